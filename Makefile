@@ -107,10 +107,11 @@ chromium:
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium; \
 	else echo "chromium is missing; the tests of the browser view need it: apt install chromium" >&2; fi
 
-# The figures of README.md and the documentation: stale rows of benchmarks/results/laboratory.csv are measured.
+# The figures of README.md and the documentation: stale rows of benchmarks/results/ that pages use are measured.
 .PHONY: results
 results: setup-test
 	$(BIN)/python benchmarks/laboratory.py --stale
+	$(BIN)/python benchmarks/guard.py --stale
 	$(BIN)/python benchmarks/figures.py --readme
 	$(BIN)/python benchmarks/figures.py
 

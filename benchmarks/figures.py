@@ -94,14 +94,15 @@ def hash_in_mujoco(row: dict[str, str]) -> str:
 
 
 def hash_of_training(row: dict[str, str]) -> str:
-    """Return today's hash for a row that measures trainings in the kinematic engine."""
-    return hash_inputs(row["task"])
+    """Return today's hash for a row that measures another training in the MuJoCo engine."""
+    return hash_inputs(row["task"], mujoco=True)
 
 
-HASHES: dict[str, Callable[[dict[str, str]], str]] = {  # file -> today's hash of one of its rows
+# The files that pages use -> today's hash of one of their rows. Notes name the commit instead.
+HASHES: dict[str, Callable[[dict[str, str]], str]] = {
+    "guard": hash_of_shipped,
     "laboratory": hash_in_mujoco,
-    "robustness": hash_of_shipped,
-    "tasks": hash_of_training,
+    "laboratory_seeds": hash_of_training,
 }
 
 
@@ -155,6 +156,8 @@ def format_cell(column: str, text: str, episodes: int) -> str:
     if not text:
         return "–"
     value = float(text)
+    if column.endswith("_ms"):
+        return f"{value:.1f} ms" if value < 10 else f"{value:.0f} ms"
     if column.endswith("_mm"):
         return f"{value:.2g} mm" if value < 10 else f"{value:.0f} mm"
     if column == "train_s" or column.endswith("wall_s"):
@@ -198,7 +201,10 @@ def make_shipped_table() -> str:
 
 def make_training_table() -> str:
     """Return the table of the shipped trainings: what each took, as its summary.json has it."""
-    lines = ["| task | environment steps | time | command |", "| --- | --- | --- | --- |"]
+    lines = [
+        "| task | environment steps | time | memory | command |",
+        "| --- | --- | --- | --- | --- |",
+    ]
     for task, run in RUNS.items():
         folder = ROOT / "checkpoints" / run
         summary = json.loads((folder / "summary.json").read_text())
@@ -208,7 +214,8 @@ def make_training_table() -> str:
             words.append(f"--randomize {options['randomize']}")
         seconds = format_cell("wall_s", str(summary["wall_s"]), 1)
         steps = f"{summary['env_steps']:,}"
-        lines.append(f"| `{task}` | {steps} | {seconds} | `{' '.join(words)}` |")
+        memory = f"{summary['peak_memory_gb']:.1f} GB"
+        lines.append(f"| `{task}` | {steps} | {seconds} | {memory} | `{' '.join(words)}` |")
     return "\n".join(lines)
 
 

@@ -1,6 +1,7 @@
 """Measure the guard among obstacles: off, on, and on with a stop that is kept.
 
-    python benchmarks/guard.py                  # ten minutes of a core
+    python benchmarks/guard.py                  # five minutes of a core
+    python benchmarks/guard.py --stale          # nothing if all rows are of today's inputs
     python benchmarks/guard.py --cost           # only the time of a step
     python benchmarks/guard.py --constants      # print what other constants do
 
@@ -27,7 +28,6 @@ from envs.controllers.experts import make_expert
 from envs.controllers.guard import DEFAULTS, GuardConstants
 from td3_robot import TD3
 from td3_robot.checkpoint.provenance import find_commit
-from td3_robot.errors import require_packages
 from td3_robot.evaluation.rollout import Policy, compute_episode_statistics, rollout
 from td3_robot.utils.console import exit_code
 from td3_robot.utils.memory import keep_freed_memory
@@ -72,7 +72,7 @@ def controllers() -> dict[str, Callable[[ArmEnv], Policy]]:
     def policy(env: ArmEnv) -> Policy:
         return TD3.from_checkpoint(figures.ROOT / "checkpoints" / TASK).select_action
 
-    named = {"rrmc": "rrmc", "neo": "neo", "ik": "solution"}
+    named = {"rrmc": "rrmc", "ik": "solution"}
     experts = {name: functools.partial(make_expert, named[name]) for name in named}
     return {"full speed one way": full_speed, **experts, "policy": policy}
 
@@ -147,14 +147,17 @@ def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--episodes", type=int, default=1000)
     parser.add_argument("--out", type=Path, default=figures.RESULTS / "guard.csv")
+    parser.add_argument("--stale", action="store_true", help="leave out what is of today's inputs")
     parser.add_argument("--cost", action="store_true", help="measure only the time of a step")
     parser.add_argument("--constants", action="store_true", help="print what other constants do")
     asked = parser.parse_args(argv)
-    require_packages("controller neo", "qpsolvers", "quadprog")
     keep_freed_memory()
     torch.set_num_threads(1)
     if asked.constants:
         return print_constants(asked.episodes)
+    stored = rows.stored(asked.out)
+    if asked.stale and stored and not any(figures.is_stale("guard", row) for row in stored):
+        return
     measure_cost(asked.out)
     if not asked.cost:
         measure_controllers(asked.out, asked.episodes)

@@ -90,7 +90,7 @@ def measure_trained(task: str, run: str, world: str, episodes: int, seed: int) -
     row |= play(folder, world, episodes, seed, None)[0]
     row |= {"train_s": round(trained["wall_s"], 1), "env_steps": trained["env_steps"]}
     row |= {"episodes": episodes, "seed": seed, "commit": (find_commit() or "")[:7]}
-    return row
+    return row | {"inputs": figures.hash_of_training({"task": task})}
 
 
 def is_measured(out: Path, task: str, world: str) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "_extensions"), str(ROOT / "benchmarks")]
 import figures  # noqa: E402
+import option_tables  # noqa: E402
 
 QUICK = tags.has("quick")  # noqa: F821  # Sphinx puts `tags` here
 
@@ -18,7 +19,7 @@ project = "td3_robot"
 author = "the td3_robot authors"
 html_title = "td3_robot"
 
-extensions = ["myst_nb", "mathml"]
+extensions = ["myst_nb", "mathml", "glossary_links"]
 exclude_patterns = ["_build"]
 # Pages of the former docs/ that wait for their place below; each goes when its text has moved.
 PLACED = {"index", "install", "results", "changelog", "collision", "physics", "robustness"}
@@ -34,6 +35,7 @@ myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "substitution"
 myst_heading_anchors = 3
 myst_substitutions = {  # {{ figure("laboratory", "policy", task="reach", world="exact") }}
     "figure": figures.figure,
+    "options": option_tables.make_options,
     "shipped_table": figures.make_shipped_table,
     "training_table": figures.make_training_table,
 }

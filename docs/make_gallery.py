@@ -43,6 +43,7 @@ HEAD = """---
 type: reference
 ---
 # Gallery
+
 Every registered robot with the grippers that fit it, at the end of an episode of each task. A classical controller of the task drives the arm. The goal is violet, obstacles are red, the cube is blue, and a line shows the path.
 
 `make gallery` draws all pictures. `python docs/make_gallery.py gallery panda push` draws those of a robot or a task.

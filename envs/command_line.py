@@ -16,6 +16,7 @@ from envs.config.env_options import CONDITIONS, ENGINES, EnvOptions
 from envs.config.yaml_values import CONFIGS
 from td3_robot.errors import ConfigError
 
+SWITCHES = ("guard", "guard_stops", "sparse")  # those of an evaluation replace the training's
 _CONDITIONS = "Conditions"  # headings of --help-all
 _VIEW = "View"
 _FILES = "Files"
@@ -23,7 +24,7 @@ _BASIC = {"basic": True}
 _PORT = {"range": (0, 65535, "there are no others")}
 _LISTS = {"choices": ("robots", "tasks", "grippers", "baselines"), **_BASIC}
 # What an environment of others has nothing for.
-_SHOWS_ARMS = ("swift", "grid", "report", "robustness", "episode", "guard", "sparse", *CONDITIONS)
+_SHOWS_ARMS = ("swift", "grid", "report", "robustness", "episode", *SWITCHES, *CONDITIONS)
 
 
 def _declare(default: object, group: str, basic: bool = False, **metadata: Any) -> Any:
@@ -80,6 +81,8 @@ class EvaluateFlags:
             module is never taken from the checkpoint itself.
         sparse: Whether rewards are -1 a step and 0 in success, for example for a dataset.
         guard: Whether the safety shield acts on the policy.
+        guard_stops: Whether the safety shield takes only commands after which the arm can still
+            stop clear of everything.
         engine: Engine that moves arms and cubes, kinematic or mujoco.
         xacro: Arguments of the robot's xacro file, KEY=VALUE ...
         randomize: What differs from episode to episode: a name in configs/randomization, the path
@@ -138,6 +141,7 @@ class EvaluateFlags:
     env: str | None = None
     sparse: bool | None = _declare(None, _CONDITIONS)
     guard: bool | None = _declare(None, _CONDITIONS, basic=True)
+    guard_stops: bool | None = _declare(None, _CONDITIONS)
     engine: str | None = _declare(None, _CONDITIONS, basic=True, choices=ENGINES)
     latency: float | None = declare_disturbance("latency", basic=True)
     latency_spread: float | None = declare_disturbance("latency_spread")
@@ -290,7 +294,7 @@ def override_options(options: EnvOptions, flags: EvaluateFlags) -> EnvOptions:
     """
     asked = {
         name: value
-        for name in ("guard", "sparse", *CONDITIONS)
+        for name in (*SWITCHES, *CONDITIONS)
         if (value := getattr(flags, name)) is not None
     }
     if flags.xacro:
@@ -310,7 +314,7 @@ def check_shown(flags: TrainFlags | EvaluateFlags, options: EnvOptions) -> None:
     """
     for name in _SHOWS_ARMS if options.env is not None else ():
         value = getattr(flags, name, None)
-        if value is not None and (value is not False or name in ("guard", "sparse")):
+        if value is not None and (value is not False or name in SWITCHES):
             raise ConfigError(f"{name} is for our own robots; a Gymnasium environment has none")
     if (
         options.env is not None
@@ -319,6 +323,16 @@ def check_shown(flags: TrainFlags | EvaluateFlags, options: EnvOptions) -> None:
         raise ConfigError(
             "camera is for our own robots; a Gymnasium environment draws its own pictures"
         )
+
+
+def check_stops(guard_stops: bool | None, options: EnvOptions, baselines: Iterable[str]) -> None:
+    """Refuse a stop that is to be kept where no safety shield acts.
+
+    Raises:
+        ConfigError: says what to add.
+    """
+    if guard_stops and not options.guard and not any(name.endswith("+guard") for name in baselines):
+        raise ConfigError("guard_stops has no effect without guard: add --guard true")
 
 
 def list_choices(what: str) -> Iterator[str]:

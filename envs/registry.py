@@ -9,6 +9,7 @@ from envs.arm_env.arm_env import ArmEnv
 from envs.config.assignments import parse_assignments
 from envs.config.disturbance_options import DISTURBANCES
 from envs.config.env_options import KINEMATIC, EnvOptions
+from envs.controllers.guard import GuardConstants
 from envs.robots import Robot, make_robot
 from envs.simulation.disturbances import Disturbances
 from envs.simulation.engine import Engine
@@ -37,6 +38,7 @@ def make(
     acceleration: float | None = None,
     sparse: bool = False,
     guard: bool = False,
+    guard_stops: bool = False,
     training: bool = False,
     engine: str = KINEMATIC,
     disturbances: Disturbances | None = None,
@@ -60,6 +62,7 @@ def make(
         sparse: reward -1 for every step without success and 0 with success, instead of the task's
             dense terms.
         guard: change actions that would lead to contact, see `envs.controllers.guard`.
+        guard_stops: with guard: `GuardConstants.stops`.
         training: reuse scenes and stagger episodes, see `ArmEnv`.
         engine: "kinematic", or "mujoco" for contact dynamics.
         disturbances: delay, lag and noise between the arm and its controller.
@@ -90,11 +93,14 @@ def make(
     brings = (chosen.cube_side, varied, chosen.cubes, chosen.physics)
     moved_by = make_engine(engine, made, chosen.dt, *brings)
     how = (sparse, guard, training)
-    return ArmEnv(
+    env = ArmEnv(
         made, chosen, num_envs, device, seed, *how, engine=moved_by, disturbances=disturbances
     )
+    env.guard_constants = GuardConstants(stops=guard_stops)
+    return env
 
 
+_SWITCHES = ("sparse", "guard", "guard_stops", "engine")  # options that are keywords of `make`
 _KEYWORDS = [
     name
     for name, each in inspect.signature(make).parameters.items()
@@ -128,7 +134,7 @@ def make_from_config(
             name: getattr(options, name)
             for name in ("gripper", "tcp", "base", "velocity", "acceleration")
         }
-        named |= {name: getattr(options, name) for name in ("sparse", "guard", "engine")}
+        named |= {name: getattr(options, name) for name in _SWITCHES}
         named |= {"xacro": parse_assignments("xacro", options.xacro)}
         named |= {"training": training, "disturbances": combine_disturbances(options)}
         return make(robot or options.robot, options.task, num_envs, device, seed, **named)
@@ -160,4 +166,6 @@ def make_from_moment(
         "engine": engine or env.engine,
         "disturbances": disturbances,
     }
-    return ArmEnv(env.robot, task or env.task, 1, str(env.device), 0, env.sparse, guard, **named)
+    one = ArmEnv(env.robot, task or env.task, 1, str(env.device), 0, env.sparse, guard, **named)
+    one.guard_constants = env.guard_constants
+    return one

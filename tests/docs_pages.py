@@ -62,8 +62,9 @@ class Page:
 
     @property
     def words(self) -> int:
-        """The hand-written words: all but blocks and comments."""
+        """The hand-written words: all but blocks and comments; a figure from a file is one."""
         text = re.sub(r"<!--.*?-->", "", _FENCE.sub("", self.text), flags=re.DOTALL)
+        text = re.sub(r"\{\{.*?\}\}", "0", text)
         return len(re.findall(r"\w[^\s|]*", re.sub(r"\]\([^)]*\)", "]", text)))
 
 

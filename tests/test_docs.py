@@ -5,12 +5,19 @@ target that a page names is there.
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
+from bs4 import BeautifulSoup
 
+from envs.controllers import BASELINES
+from envs.tasks.registry import list_tasks
+from td3_robot.config.help_text import format_value
+from td3_robot.config.schema import make_schema
 from tests.support import ROOT
+from tests.test_docs_code import FLAGS
 
 DOCS = ROOT / "docs"
 SITE = sorted(p for p in DOCS.rglob("*.md") if not {"_build", "api"} & {*p.parts})
@@ -41,15 +48,83 @@ def page_name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-def test_the_site_builds_without_a_warning(tmp_path):
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The built site, without the API pages and the notebook, and what Sphinx complained of."""
+    out = tmp_path_factory.mktemp("site")
+    words = ("--quiet", "--fail-on-warning", "--keep-going", "--tag", "quick")
+    run = subprocess.run(
+        [sys.executable, "-m", "sphinx", *words, DOCS, out], capture_output=True, text=True
+    )
+    return out, run
+
+
+def read_html(site, name: str) -> BeautifulSoup:
+    """Return a built page without its navigation."""
+    page = BeautifulSoup((site[0] / name).read_text(), "html.parser")
+    return page.find("article")
+
+
+def test_the_site_builds_without_a_warning(site):
     """Dead links and anchors, pages in no contents list, unresolved references: all are warnings.
     `make docs` adds the API and the notebook.
     """
-    words = ("--quiet", "--fail-on-warning", "--keep-going", "--tag", "quick")
-    run = subprocess.run(
-        [sys.executable, "-m", "sphinx", *words, DOCS, tmp_path], capture_output=True, text=True
-    )
+    run = site[1]
     assert run.returncode == 0, run.stderr
+
+
+def test_every_option_is_in_the_reference(site):
+    """With the words that --help has for it, and its default."""
+    cells = read_html(site, "reference/command-line.html").find_all("tr")
+    rows = {tuple(cell.get_text() for cell in row.find_all("td")) for row in cells}
+    shown = {(row[0].removesuffix(" (fixed)"), row[1]) for row in rows if row}
+    options = {
+        (f"--{option.name}", format_value(option.default) if option.default else None)
+        for classes in FLAGS.values()
+        for group in make_schema("", "", *classes).groups
+        for option in group.options
+    }
+    assert len(options) > 150
+    names = {name for name, _ in shown}
+    for name, default in options:
+        assert (name, default) in shown if default else name in names, name
+
+
+def test_a_term_is_linked_where_a_page_uses_it_first(site):
+    """Once a page, with its definition, to an anchor that the glossary has; a heading, code and
+    other links are left alone.
+    """
+    anchors = {tag["id"] for tag in read_html(site, "reference/glossary.html").find_all(id=True)}
+    count = 0
+    for page in SITE:
+        name = page.relative_to(DOCS).with_suffix(".html")
+        links = read_html(site, str(name)).select("a.glossary-term")
+        targets = [link["href"].partition("#")[2] for link in links]
+        assert len(targets) == len({*targets}) and {*targets} <= anchors, page_name(page)
+        assert all(len(link["title"]) > 10 for link in links), page_name(page)
+        count += len(links)
+    assert count > 200
+    guard = read_html(site, "explanation/guard-and-safety-filter.html")
+    first = next(tag for tag in guard.find_all(["p", "td"]) if "guard" in tag.get_text().lower())
+    assert first.select("a.glossary-term[href$='#term-guard']")
+
+
+def test_everything_that_can_be_named_has_an_entry():
+    """Each robot, gripper, task, controller and extra is on the page that lists its kind."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    kinds = {
+        "reference/robots-and-grippers.md": [
+            path.stem for kind in ("robots", "grippers") for path in (ROOT / "configs" / kind).iterdir()
+        ],
+        "reference/tasks/index.md": list_tasks(),
+        "reference/classical-controllers.md": [*BASELINES, "random"],
+        "how-to/compare-with-classical.md": [*BASELINES, "random"],
+        "install.md": extras["optional-dependencies"],
+    }  # fmt: skip
+    for name, entries in kinds.items():
+        text = (DOCS / name).read_text()
+        missing = [entry for entry in entries if not re.search(rf"[`\[# ]{entry}[`\],\n]", text)]
+        assert len(list(entries)) > 3 and not missing, name
 
 
 def test_a_page_of_the_site_has_a_type():

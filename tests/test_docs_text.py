@@ -56,7 +56,8 @@ PRIVATE = {  # words that only this project's authors would read as they are mea
     r"exchange[ds]?": "replaced",
     r"where (that|there) (is|are)": "if, when",
 }
-FIGURE = re.compile(r"\d(?:[\d.,]*\d)?\s?(?:%|env steps/s|steps/s|updates/s)")
+FIGURE = re.compile(r"\d(?:[\d.,]*\d)?\s?(?:%|(?:env steps/s|steps/s|updates/s|ms|mm|s)\b)")
+PASSING = r"today|yesterday|formerly|previously|no longer|used to"  # a reference says what is
 
 
 def page_name(page: Page) -> str:
@@ -89,6 +90,13 @@ def test_figures_come_from_files(page):
     matter, as it is written.
     """
     assert set(FIGURE.findall(page.prose)) <= set(map(str, page.front.get("constants", ())))
+
+
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if p.front.get("type") == "reference"], ids=page_name
+)
+def test_a_reference_says_what_is_and_not_what_has_been(page):
+    assert not re.findall(rf"\b(?:{PASSING})\b", page.prose, re.IGNORECASE)
 
 
 MESSAGES = ("Error", "warn", "warning", "note", "say", "print")  # calls whose words a user reads

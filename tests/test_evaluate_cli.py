@@ -203,6 +203,7 @@ def test_what_is_wrong_is_one_line_and_exit_code_2(work, in_process, arguments, 
     [
         ("--no-browser", "no_browser has no effect without swift"),
         ("--port 5000", "port has no effect without swift"),
+        ("--guard_stops true", "guard_stops has no effect without guard: add --guard true"),
         ("--port 70000 --swift", "port must be in [0, 65_535], got 70000"),
         (
             "--record out.avi",
@@ -290,12 +291,12 @@ def test_guard_replaces_what_the_policy_was_trained_with_and_baselines_choose_th
     """A policy at full speed is a baseline at full speed, under the guard and without it."""
 
     def rush(env):
-        return lambda observation: torch.ones(env.num_envs, env.a_dim)
+        return lambda observation: -torch.ones(env.num_envs, env.a_dim)
 
     for module in ("envs.controllers", "envs.evaluation.evaluation"):
         monkeypatch.setattr(f"{module}.BASELINES", {"rush": rush})
     monkeypatch.setattr("envs.tasks.task.Task.controllers", ("rush",))
-    save_policy(env, "rush", gain=0.0, bias=100.0)
+    save_policy(env, "rush", gain=0.0, bias=-100.0)
     line = "--checkpoint rush --episodes 20 --baseline rush,rush+guard".split()
     guarded, free, own = (
         measured(evaluate, *line, *flag) for flag in (["--guard", "true"], ["--guard", "false"], [])
@@ -308,6 +309,10 @@ def test_guard_replaces_what_the_policy_was_trained_with_and_baselines_choose_th
     assert bare != safe and figures(own) == figures(free) == bare and figures(guarded) == safe
     assert guarded["baselines"] == free["baselines"] == own["baselines"]
     assert guarded["guard"] is True and "guard" not in own
+    stops = measured(evaluate, *line, "--guard", "true", "--guard_stops", "true")
+    assert stops["guard_stops"] is True and stops["collision_free_rate"] == 1.0
+    assert figures(stops) == figures(stops["baselines"]["rush+guard"]) != safe
+    assert figures(stops["baselines"]["rush"]) == bare
 
 
 def test_random_actions_are_beside_the_policy_unless_told_otherwise(work, evaluate):

@@ -114,7 +114,6 @@ WORKS = [  # a use of a benchmark that needs an extra
     ("mujoco", "benchmarks/physics.py --engines mujoco --tasks reach --out FOLDER/a.csv"),
     ("mujoco", "benchmarks/physics.py --speed"),
     ("mujoco", "benchmarks/randomization.py --episodes 1 --out FOLDER/a.csv"),
-    ("neo", "benchmarks/guard.py"),
     ("neo", "benchmarks/robustness.py --tasks reach_avoid --out FOLDER/a.csv"),
     ("neo", "benchmarks/tasks.py"),
     ("record", "benchmarks/drag.py"),

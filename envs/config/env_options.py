@@ -66,6 +66,8 @@ class EnvOptions:
             task's dense reward.
         guard: Enable the safety shield: brake for obstacles, the ground and the arm itself,
             whatever the policy commands.
+        guard_stops: With guard: take only commands after which the arm can still stop clear of
+            everything. Prevents contacts at full speed; a step takes a multiple of the time.
         engine: Engine that moves arms and cubes: kinematic, by geometry alone, or mujoco, with
             contact dynamics.
         randomize: What differs from episode to episode: a name in configs/randomization, the path
@@ -96,6 +98,7 @@ class EnvOptions:
     acceleration: float | None = field(default=None, metadata={**_STAYS, "range": _ACCELERATION})
     sparse: bool = field(default=False, metadata=_STAYS)
     guard: bool = field(default=False, metadata=_BASIC)
+    guard_stops: bool = field(default=False, metadata=_STAYS)
     engine: str = field(default=KINEMATIC, metadata={**_BASIC, "choices": ENGINES})
     latency: float | None = declare_disturbance("latency")
     latency_spread: float | None = declare_disturbance("latency_spread")
@@ -184,6 +187,8 @@ class EnvOptions:
     def conditions(self) -> dict[str, bool | str | float]:
         """All that differs from undisturbed arms without a guard."""
         flags = {name: True for name in ("guard", "sparse") if getattr(self, name)}
+        if self.guard and self.guard_stops:
+            flags["guard_stops"] = True
         plain = {"engine": KINEMATIC, "randomize": NOTHING}
         named = {name: getattr(self, name) for name in plain if getattr(self, name) != plain[name]}
         return flags | named | self.disturbances

@@ -73,7 +73,7 @@ def guard_action(
     spaces &= make_lookahead(nearest_at(bound.q + qd * model.dt), qd, k.least, model.dt)
     changed = project_agmon(spaces, qd, weight, within, k.sweeps) / model.qdlim
     if k.stops:
-        return keep_stop(model, bound, changed, near, nearest_at, k.least)
+        return keep_stop(model, bound, changed, nearest_at, k.least)
     return changed
 
 
@@ -81,7 +81,6 @@ def keep_stop(
     model: SimModel,
     bound: SimState,
     action: Tensor,
-    near: Nearest,
     nearest_at: Callable[[Tensor], Nearest],
     least: float,
 ) -> Tensor:
@@ -90,7 +89,9 @@ def keep_stop(
     So does the safety filter of an arm, `td3_robot.deploy`: each period begins on a stop that is
     known to be clear, and a command that leaves no such stop is replaced by the next period of that
     one. From a clear start at rest, an arm without disturbances is never nearer than `least` where
-    a period ends. An arm that touches something already may take any command.
+    a period ends, by the capsules of `nearest_at`: for a gripper that the task does not move, those
+    of its whole stroke, of which the open fingers' own stand out by some millimetres. An arm that
+    touches something already may take any command.
 
     Args:
         least: least distance on the way to rest [m].
@@ -101,8 +102,10 @@ def keep_stop(
     clear = torch.ones_like(action[:, 0], dtype=torch.bool)
     for q in iter_stop(model, bound, action * model.qdlim):
         clear &= nearest_at(q).distance.amin(1) >= least
+    now = bound.q - 0.5 * model.dt * bound.qd
+    touches = nearest_at(now).distance.amin(1) <= 0
     brake = _slow_down(bound.qd, model.dqd) / model.qdlim
-    return torch.where((clear | (near.distance.amin(1) <= 0))[:, None], action, brake)
+    return torch.where((clear | touches)[:, None], action, brake)
 
 
 def iter_stop(model: SimModel, bound: SimState, qd: Tensor) -> Iterator[Tensor]:

@@ -214,7 +214,7 @@ class Evaluation:
 
     def __str__(self) -> str:
         which = f"{self.episodes} episodes" if self.episode is None else f"episode {self.episode}"
-        words = {"guard": "guarded", "sparse": "sparse"}
+        words = {"guard": "guarded", "guard_stops": "stops kept", "sparse": "sparse"}
         conditions = (
             words.get(name) or f"{name} {_format_condition(value)}"
             for name, value in self.options.conditions.items()

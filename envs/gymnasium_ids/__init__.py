@@ -46,7 +46,8 @@ __all__ = [
 
 NAMESPACE = "td3_robot"
 KINDS = ("", "sparse", "goal")  # suffixes of ids
-_NAMED = ("gripper", "tcp", "base", "velocity", "acceleration", "sparse", "guard", "engine")
+_NAMED = ("gripper", "tcp", "base", "velocity", "acceleration")
+_NAMED += ("sparse", "guard", "guard_stops", "engine")
 
 
 def register() -> None:

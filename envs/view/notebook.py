@@ -23,6 +23,7 @@ def show_in_notebook(
 ) -> "NotebookView":
     """Show one arm in a notebook's cell; arguments as of `envs.view.show`."""
     own = ArmEnv(env.robot, env.task, 1, str(env.device), seed, guard=env.guard, engine=env.engine)
+    own.guard_constants = env.guard_constants
     acting = policy or make_baseline(env.task.controllers[0], cast(Any, own))
     name = "policy" if policy else env.task.controllers[0]
     return NotebookView(

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envs.command_line import (
+    SWITCHES,
     EvaluateFlags,
     check_shown,
+    check_stops,
     import_plugins,
     list_choices,
     override_options,
@@ -236,6 +238,7 @@ def check_flags(flags: EvaluateFlags, options: EnvOptions) -> None:
     check_folder(flags.report)
     check_camera(flags.camera)
     check_shown(flags, options)
+    check_stops(flags.guard_stops, options, flags.baseline)
 
 
 def format_replay(flags: EvaluateFlags, episode: int) -> str:
@@ -248,7 +251,7 @@ def format_replay(flags: EvaluateFlags, episode: int) -> str:
         words += ["--plugins", ",".join(flags.plugins)]
     if flags.xacro:
         words += ["--xacro", *flags.xacro]
-    for name in ("guard", "sparse"):
+    for name in SWITCHES:
         if (switch := getattr(flags, name)) is not None:
             words += [f"--{name}", str(switch).lower()]
     for name in CONDITIONS:

@@ -9,6 +9,7 @@ from typing import Any, cast
 from envs.command_line import (
     TrainFlags,
     check_shown,
+    check_stops,
     import_plugins,
     list_choices,
     make_envs_with_plugins,
@@ -52,6 +53,7 @@ def train(argv: list[str], store: Any = None) -> int:
         print("\n".join(list_choices(flags.list)))
         return 0
     check_shown(flags, arguments.environment)
+    check_stops(arguments.environment.guard_stops, arguments.environment, ())
     if flags.swift and (arguments.config.seeds or store is not None):
         raise ConfigError(
             "--swift cannot be combined with --seeds or torchrun: train one run, or view a "

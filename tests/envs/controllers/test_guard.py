@@ -12,7 +12,7 @@ from torch.testing import assert_close
 import envs
 from envs.arm_env.arm_env import ArmEnv
 from envs.collision import Nearest, Obstacles, nearest
-from envs.controllers.guard import DEFAULTS, GuardConstants, guard_action, iter_stop
+from envs.controllers.guard import DEFAULTS, GuardConstants, guard_action, iter_stop, keep_stop
 from envs.controllers.halfspaces import make_brakes
 from envs.robots import make_robot
 from envs.simulation.engine import SimState, make_rest_state
@@ -179,8 +179,7 @@ def test_arms_that_are_told_to_go_anywhere_seldom_touch_anything():
 )
 def test_arms_that_keep_a_stop_touch_nothing_even_at_full_speed(robot, task, count):
     """Many of them do without, see above; the UR5e takes 13 periods to brake."""
-    env = envs.make(robot, task, count, seed=6, guard=True)
-    env.guard_constants = dataclasses.replace(DEFAULTS, stops=True)
+    env = envs.make(robot, task, count, seed=6, guard=True, guard_stops=True)
     env.reset(6)
     generator = torch.Generator().manual_seed(7)
     action = torch.sign(torch.rand(count, env.a_dim, generator=generator) - 0.5)
@@ -199,6 +198,24 @@ def test_the_stop_that_is_checked_is_the_one_that_the_engine_makes():
         assert_close(env.step(qd / model.qdlim).info["q"], q, atol=1e-5, rtol=0)
         qd = qd - qd.clamp(-model.dqd, model.dqd)
     assert not qd.any()
+
+
+@pytest.mark.parametrize("touches_now", [False, True])
+def test_only_an_arm_that_touches_something_now_may_move_where_no_stop_is_clear(world, touches_now):
+    """Half a period ahead is not now: an arm that will touch something there has to brake."""
+    model, q = world.model, world.home[None]
+    qd = 0.2 * model.qdlim[None]
+    bound = SimState(q + 0.5 * model.dt * qd, qd, torch.zeros(1))
+
+    def nearest_at(ahead):
+        inside = (ahead - q).abs().amax(1, keepdim=True) > 1e-6
+        return Nearest(torch.where(inside | touches_now, -0.01, 0.1), torch.zeros(1, 1, 7))
+
+    action = torch.full((1, 7), 0.5)
+    braked = (qd - qd.clamp(max=model.dqd)) / model.qdlim
+    assert_close(
+        keep_stop(model, bound, action, nearest_at, 0.005), action if touches_now else braked
+    )
 
 
 def test_rewards_are_those_of_the_action_that_was_asked_for():
