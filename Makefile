@@ -131,6 +131,10 @@ docs-check: setup-test
 links: setup-test
 	$(BIN)/sphinx-build --quiet --builder linkcheck --tag quick docs docs/_build/links
 
+# Once a night, with a network: all tests, the links that leave the site, known weaknesses.
+.PHONY: nightly
+nightly: test-all links audit
+
 # What docs/results.md shows: the shipped run and its pictures.
 .PHONY: run1 figures
 run1: setup

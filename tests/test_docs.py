@@ -144,6 +144,13 @@ def test_links_lead_somewhere(page):
             assert not anchor or anchor in anchors(there), link
 
 
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_links_that_leave_the_site_are_well_formed(page):
+    """`make links` asks their servers."""
+    for link in re.findall(r"\]\((\w+://[^)\s]*)", page.read_text()):
+        assert re.fullmatch(r"https://([\w-]+\.)+[a-z]{2,}(/[\w.~%#?=&+:@/-]*)?", link), link
+
+
 def test_files_that_are_named_are_there():
     named = {(name, path.name) for path in TEXTS for name in NAMED.findall(path.read_text())}
     assert len(named) > 100
