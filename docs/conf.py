@@ -43,6 +43,10 @@ nb_execution_mode = "off" if QUICK or tags.has("no_notebook") else "force"  # no
 nb_execution_raise_on_error = True
 nb_execution_timeout = 600
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # of its kernel: threads stall on a busy machine
+if os.name == "posix":  # its kernel opens no port
+    from jupyter_client.connect import ConnectionFileMixin
+
+    ConnectionFileMixin.transport.default_value = "ipc"
 
 html_theme = "furo"
 html_static_path = ["_static"]
