@@ -75,14 +75,14 @@ def place_capsules(robot: Robot, shapes: Shapes, at_opening: bool = False) -> Co
         shapes: the arm's; a gripper's are read from its file.
         at_opening: give it `fingers`, if that file has any, in place of what they sweep.
     """
-    arm = {link.name: link for link in robot.rtb.links}
+    arm = {link.name: link for link in robot.body.arm}
     of = dict(shapes.links)
     _check_links(robot, shapes)
     links = [arm[name] for name in of]
     hand = robot.gripper
     theirs = Shapes({})
     if hand is not None:
-        links.append(robot.rtb.grippers[0].links[0])
+        links.append(robot.body.hand[0])
         theirs = read_capsules(hand.name, find_gripper_file(hand), robot)
         theirs = theirs if at_opening else replace(theirs, moving={})
         of[hand.name] = [
@@ -91,7 +91,7 @@ def place_capsules(robot: Robot, shapes: Shapes, at_opening: bool = False) -> Co
             for row in rows
             if not (theirs.moving and name == FINGERS)
         ]
-    following = list_followers(robot.rtb)
+    following = list_followers(robot.body.arm)
     bodies, offsets = attach(links, robot.chain, robot.home, following)
     followers = compile_followers(following, robot.chain)
     fingers_from = robot.n + 1 + len(following)
@@ -136,7 +136,7 @@ def place_capsules(robot: Robot, shapes: Shapes, at_opening: bool = False) -> Co
 
 def _check_links(robot: Robot, shapes: Shapes) -> None:
     """Refuse capsules on links that the arm's model lacks."""
-    arm = [link.name for link in robot.rtb.links]
+    arm = [link.name for link in robot.body.arm]
     if strangers := [name for name in shapes.links if name not in arm]:
         raise ConfigError(
             f"{format_path(find_capsule_file(robot))} has capsules on {strangers[0]!r}, which "

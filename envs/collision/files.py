@@ -13,6 +13,7 @@ import yaml
 from envs.config.yaml_values import CONFIGS, check_keys, parse_numbers, read_values
 from envs.robots import Robot
 from envs.robots.gripper import Gripper
+from envs.robots.links import is_drawn
 from td3_robot.errors import ConfigError
 
 CAPSULES = CONFIGS / "collision"
@@ -91,7 +92,7 @@ def format_fitting(robot: Robot) -> str:
 
 def has_shapes(robot: Robot) -> bool:
     """Tell if anything is drawn of an arm, or has a collision shape."""
-    return any(link.geometry or link.collision for link in robot.rtb.links)
+    return any(map(is_drawn, robot.body.arm))
 
 
 def read_capsules(name: str, path: Path | None = None, robot: Robot | None = None) -> Shapes:

@@ -23,17 +23,16 @@ def compile_fingers(
         bearer: see `Fingers`.
         first: number of the first of these bodies.
     """
-    model = robot.rtb.grippers[0]
     hand = not_none(robot.gripper)
-    links = {hand.strip_name(link): link for link in model.links}
+    links = {hand.strip_name(link): link for link in robot.body.hand}
     openings = [
-        hand.compute_model_q(model, driver)
+        hand.compute_model_q(robot.body.hand, driver)
         for driver in np.linspace(hand.closed, hand.opened, OPENINGS)
     ]
     # (O, G, 4, 4)
     poses = np.array(
         [
-            [base @ compute_link_pose(links[name], q, model.links[0]) for name in shapes.moving]
+            [base @ compute_link_pose(links[name], q, robot.body.hand[0]) for name in shapes.moving]
             for q in openings
         ]
     )

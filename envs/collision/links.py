@@ -1,4 +1,4 @@
-"""Poses of the links of a roboticstoolbox model, and the rigid part that carries each."""
+"""Poses of the links of a robot, and the rigid part that carries each."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,7 @@ import torch
 
 from envs.kinematics import Chain, link_frames
 from envs.robots.followers import get_follower
-from envs.robots.urdf.rtb_model import make_axis_frame
+from envs.robots.urdf.links import make_axis_frame
 from td3_robot.errors import ConfigError, not_none
 
 _AGREE = 1e-4  # [m, and parts of 1 for axes] to which model and chain must place a link alike
@@ -32,7 +32,7 @@ def compute_link_pose(link, q: np.ndarray, root=None) -> np.ndarray:
     """Compute the pose (4, 4) of a link in the base frame, or in that of a link before it.
 
     Args:
-        link: a roboticstoolbox link.
+        link: of `Robot.body`, or of roboticstoolbox.
         q: positions of the joints of its model, or of its gripper, by their jindex [rad or m].
         root: the link to start from; None is the base.
     """
@@ -41,7 +41,8 @@ def compute_link_pose(link, q: np.ndarray, root=None) -> np.ndarray:
     for part in path if root is None else path[path.index(root) + 1 :]:
         follower = get_follower(part)
         if follower is None:
-            T = T @ part.A(q[part.jindex] if part.isjoint else 0.0).A
+            moved = part.A(q[part.jindex] if part.isjoint else 0.0)
+            T = T @ getattr(moved, "A", moved)  # roboticstoolbox gives an SE3
         else:
             T = T @ follower.compute_pose(q)
     return T

@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from envs.collision.capsules import CollisionModel
+from envs.collision.geometry import segment_distance
 from envs.collision.queries import compute_body_frames, pair_distances, place_segments
 from td3_robot.vec_env import draw_normal, draw_uniform
 
@@ -33,6 +34,7 @@ SAMPLES = 20_000
 # spread of the searches around the closest sample, in parts of each joint's range
 ROUNDS = (0.3, 0.1, 0.03)
 ROUND_SAMPLES = 500
+PAIRS_AT_A_TIME = 8  # whose samples stay in the cache
 MARGIN = 0.01  # [m] what never comes closer is never checked
 # [m] a pair of capsules that is nowhere the closest while any is this close is left to the others
 NEAR = 0.05
@@ -70,13 +72,16 @@ def choose_pairs(model: CollisionModel, qlim: np.ndarray, home: np.ndarray) -> C
     allowed |= dict.fromkeys(_list_links(model, at_home <= 0), TOUCH)
     model = _keep_pairs(model, ~_match_links(model, allowed))
 
-    least, closest = _search_least(model, q, lower, upper, generator)
+    sampled = _measure_pairs(model, q)
+    least, closest = _search_least(model, q, sampled, lower, upper, generator)
     close = set(_list_links(model, least <= MARGIN))
     allowed |= {pair: "never close" for pair in model.pairs if pair not in close}
-    side_by_side = (least > 0) & (_measure_pairs(model, q).amax(0) < NEAR)
-    model = _keep_pairs(model, _match_links(model, close) & ~side_by_side)
+    side_by_side = (least > 0) & (sampled.amax(0) < NEAR)
+    kept = _match_links(model, close) & ~side_by_side
+    model = _keep_pairs(model, kept)
     if len(model.first):
-        model = _keep_pairs(model, _find_decisive(model, torch.cat((q, closest))))
+        measured = torch.cat((sampled[:, kept], _measure_pairs(model, closest)))
+        model = _keep_pairs(model, _find_decisive(measured))
     return replace(
         model,
         over_ground=_find_lifted(model, q),
@@ -103,6 +108,12 @@ def _measure_pairs(model: CollisionModel, q: Tensor) -> Tensor:
     return pair_distances(model, q[:, :n], q[:, n] if q.shape[1] > n else None)
 
 
+def _compute_frames(model: CollisionModel, q: Tensor) -> list[Tensor]:
+    """Compute the frames of the bodies, (3, 4, B) each, at q as of `_measure_pairs`."""
+    n = model.chain.n
+    return compute_body_frames(model, q[:, :n], q[:, n] if q.shape[1] > n else None)
+
+
 def _list_links(model: CollisionModel, chosen: Tensor) -> list[tuple[str, str]]:
     """List the links of some of the pairs."""
     return [pair for pair, wanted in zip(model.pairs, chosen.tolist()) if wanted]
@@ -117,42 +128,63 @@ def _keep_pairs(model: CollisionModel, chosen: Tensor) -> CollisionModel:
     return replace(model, first=model.first[chosen], second=model.second[chosen])
 
 
-def _find_decisive(model: CollisionModel, q: Tensor) -> Tensor:
-    """Find the pairs (P,) closest in any sample with the arm within `NEAR` of itself."""
-    least, pair = _measure_pairs(model, q).min(1)
-    return torch.zeros(len(model.first), dtype=torch.bool).index_fill(0, pair[least < NEAR], True)
+def _find_decisive(distances: Tensor) -> Tensor:
+    """Find the pairs (P,) closest in any sample with the arm within `NEAR` of itself.
+
+    Args:
+        distances: (B, P) of all pairs in the samples [m].
+    """
+    least, pair = distances.min(1)
+    decisive = torch.zeros(distances.shape[1], dtype=torch.bool)
+    return decisive.index_fill(0, pair[least < NEAR], True)
 
 
 def _search_least(
-    model: CollisionModel, q: Tensor, lower: Tensor, upper: Tensor, generator: torch.Generator
+    model: CollisionModel,
+    q: Tensor,
+    sampled: Tensor,
+    lower: Tensor,
+    upper: Tensor,
+    generator: torch.Generator,
 ) -> tuple[Tensor, Tensor]:
     """Search the least distance (P,) of every pair [m], and its place (P, n).
 
-    The search begins with the samples q, and goes on around the closest of them.
+    The search begins with the samples q, whose distances are `sampled` (B, P), and goes on around
+    the closest of them, for some pairs at a time.
     """
-    least, where = _measure_pairs(model, q).min(0)
+    least, where = sampled.min(0)
     closest = q[where]  # (P, n)
     for spread in ROUNDS:
-        for pair in (least > MARGIN).nonzero()[:, 0].tolist():
-            noise = draw_normal(generator, ROUND_SAMPLES, len(lower)) * spread * (upper - lower)
-            around = torch.clamp(closest[pair] + noise, lower, upper)
-            alone = replace(
-                model, first=model.first[pair : pair + 1], second=model.second[pair : pair + 1]
+        for pairs in (least > MARGIN).nonzero()[:, 0].split(PAIRS_AT_A_TIME):
+            noise = torch.stack([draw_normal(generator, ROUND_SAMPLES, len(lower)) for _ in pairs])
+            around = torch.clamp(
+                closest[pairs, None] + noise * spread * (upper - lower), lower, upper
             )
-            found, row = _measure_pairs(alone, around)[:, 0].min(0)
-            if found < least[pair]:
-                least[pair] = found
-                closest[pair] = around[row]
+            found, row = _measure_each(model, pairs, around).min(1)
+            better = found < least[pairs]
+            least[pairs[better]] = found[better]
+            closest[pairs[better]] = around[better, row[better]]
     return least, closest
+
+
+def _measure_each(model: CollisionModel, pairs: Tensor, q: Tensor) -> Tensor:
+    """Measure the distance (N, B) of each of N pairs at B joint positions of its own (N, B, n)."""
+    segments = place_segments(model, _compute_frames(model, q.flatten(0, 1)))
+    p, d = (x.unflatten(2, q.shape[:2]) for x in segments)  # (3, K, N, B)
+    own = torch.arange(len(pairs))
+    first = model.first[pairs]
+    second = model.second[pairs]
+    dd, ee, radii = (size[pairs] for size in model.pair_sizes)
+    distance = segment_distance(
+        p[:, first, own], d[:, first, own], p[:, second, own], d[:, second, own], dd, ee
+    )
+    return distance - radii
 
 
 def _find_lifted(model: CollisionModel, q: Tensor) -> Tensor:
     """Find the capsules that some joint lifts or lowers, but not those that corners replace."""
-    n = model.chain.n
     fingers = model.fingers
-    p, d = place_segments(
-        model, compute_body_frames(model, q[:, :n], None if fingers is None else q[:, n])
-    )
+    p, d = place_segments(model, _compute_frames(model, q))
     low = p[2] + d[2].clamp(max=0)  # (K, B)
     lifted = low.amax(1) - low.amin(1) > LEVEL
     if fingers is not None and fingers.corners:

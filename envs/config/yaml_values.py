@@ -1,5 +1,6 @@
 """Read and check YAML files of values, which people write."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,8 +89,16 @@ def parse_numbers(owner: str, key: str, value: object, shape: tuple[int, ...]) -
 
 
 def make_pose(values: np.ndarray) -> np.ndarray:
-    """Make a pose (4, 4) from (x, y, z, roll, pitch, yaw) [m, rad], rotated as in URDF."""
-    # here: it takes most of a second, and a wrong option should not
-    from spatialmath.base import rpy2tr, transl
+    """Make a pose (4, 4) from (x, y, z, roll, pitch, yaw) [m, rad], rotated as in URDF.
 
-    return transl(values[:3]) @ rpy2tr(values[3:], order="zyx")
+    R = Rz(yaw) Ry(pitch) Rx(roll).
+    """
+    (sr, sp, sy) = map(math.sin, values[3:])
+    (cr, cp, cy) = map(math.cos, values[3:])
+    roll = np.array([[1.0, 0.0, 0.0], [0.0, cr, -sr], [0.0, sr, cr]])
+    pitch = np.array([[cp, 0.0, sp], [0.0, 1.0, 0.0], [-sp, 0.0, cp]])
+    yaw = np.array([[cy, -sy, 0.0], [sy, cy, 0.0], [0.0, 0.0, 1.0]])
+    T = np.eye(4)
+    T[:3, :3] = yaw @ pitch @ roll
+    T[:3, 3] = values[:3]
+    return T

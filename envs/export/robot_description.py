@@ -10,6 +10,7 @@ from envs.arm_env.arm_env import ArmEnv
 from envs.collision import CollisionModel, compile_collision
 from envs.export.controller import ARM, SCENE, Controller, inputs_of
 from envs.robots import Robot
+from envs.robots.links import get_joint_name
 from td3_robot.errors import ConfigError
 from td3_robot.vec_env import draw_uniform
 
@@ -50,7 +51,7 @@ def describe(robot: Robot, acceleration: float | None = None) -> dict:
         capsules = None
     return {
         "name": robot.name,
-        "joints": [_joint_name(link) for link in robot.rtb.links if link.isjoint][: robot.n],
+        "joints": [get_joint_name(link) for link in robot.body.arm if link.isjoint][: robot.n],
         "home": robot.home.tolist(),
         "limits": {
             "position": robot.qlim.tolist(),
@@ -110,13 +111,6 @@ def _numbers(value: torch.Tensor) -> list:
     array = value.double().numpy()
     rounded = [float(f"{x:.{DIGITS}g}") + 0.0 for x in array.ravel()]
     return np.array(rounded).reshape(array.shape).tolist()
-
-
-def _joint_name(link) -> str:
-    """As in the URDF, where the model comes from one; roboticstoolbox keeps it in a private
-    attribute.
-    """
-    return getattr(link, "_joint_name", None) or link.name
 
 
 def describe_task(name: str, env: ArmEnv) -> dict:

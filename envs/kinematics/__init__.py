@@ -2,6 +2,7 @@
 
 from envs.kinematics.chain import (
     Chain,
+    ElementaryTransform,
     compile_ets,
     fkine,
     fkine_jacob0,
@@ -12,6 +13,7 @@ from envs.kinematics.chain import (
 
 __all__ = [
     "Chain",
+    "ElementaryTransform",
     "compile_ets",
     "fkine",
     "fkine_jacob0",

@@ -1,4 +1,4 @@
-"""Batched forward kinematics and geometric Jacobian, compiled once from a roboticstoolbox ETS.
+"""Batched forward kinematics and geometric Jacobian, compiled once from a sequence of transforms.
 
 An elementary transform sequence (Corke & Haviland, "Not your grandmother's toolbox", ICRA 2021) is
 a product of constant transforms and one-parameter joint transforms. `compile_ets` rewrites it as
@@ -26,6 +26,33 @@ _Z_TO = {  # constant rotations that carry the z axis to the named axis
     "x": np.array([[0.0, 0, 1, 0], [1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0, 1]]),
     "y": np.array([[0.0, 1, 0, 0], [0, 0, 1, 0], [1, 0, 0, 0], [0, 0, 0, 1]]),
 }
+
+
+@dataclass(frozen=True)
+class ElementaryTransform:
+    """A constant transform, or a joint's, as roboticstoolbox's ET is.
+
+    Attributes:
+        T: (4, 4) of a constant one [m].
+        kind: of a joint: "Rx" to "Rz" turn about an axis, "tx" to "tz" slide along it.
+        isflip: the joint moves the other way.
+        jindex: number of the joint, if it has one.
+    """
+
+    T: np.ndarray | None = None
+    kind: str = ""
+    isflip: bool = False
+    jindex: int | None = None
+
+    @property
+    def isjoint(self) -> bool:
+        """Tell if it is a joint's."""
+        return bool(self.kind)
+
+    def A(self) -> np.ndarray:
+        """Return the constant transform (4, 4)."""
+        assert self.T is not None
+        return self.T
 
 
 @dataclass(frozen=True)
@@ -58,7 +85,9 @@ class Chain:
 
 
 def compile_ets(ets, dtype: torch.dtype = torch.float32) -> Chain:
-    """Compile a roboticstoolbox ETS (base to TCP) into a Chain on the CPU.
+    """Compile transforms from base to TCP into a Chain on the CPU.
+
+    They are a roboticstoolbox ETS or a sequence of `ElementaryTransform`.
 
     Joints are numbered by their place in the sequence. Constants are composed in float64.
 

@@ -4,6 +4,7 @@ roboticstoolbox has no such joints. In its models the link of one is rigid, and 
 `follower` how it moves.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ class Follower:
     """The motion of a link that follows a joint.
 
     Attributes:
-        leader: the link of the same model whose joint it follows.
+        leader: the link of the same arm whose joint it follows.
         multiplier, offset: its own joint's position is multiplier * the leader's + offset.
         T: (4, 4) pose in the parent link at position 0 of its own joint.
         axis: (3,) unit vector in its own frame, that it turns about or slides along.
@@ -57,13 +58,13 @@ def is_moved(link: Any) -> bool:
     return link.isjoint or get_follower(link) is not None
 
 
-def list_followers(model: Any) -> list[Any]:
-    """List the links of a model that follow joints, each after those that carry it."""
+def list_followers(links: Iterable[Any]) -> list[Any]:
+    """List the links of an arm that follow joints, each after those that carry it."""
 
     def count_above(link):
         return 0 if link is None else 1 + count_above(link.parent)
 
-    return sorted((link for link in model.links if get_follower(link)), key=count_above)
+    return sorted((link for link in links if get_follower(link)), key=count_above)
 
 
 def move_followers(model: Any, q: np.ndarray) -> None:
@@ -72,7 +73,7 @@ def move_followers(model: Any, q: np.ndarray) -> None:
     Args:
         q: (n,) positions of the arm's joints [rad or m].
     """
-    for link in list_followers(model):
+    for link in list_followers(model.links):
         follower = get_follower(link)
         assert follower is not None
         link.ets = type(link.ets)(_make_constant(follower.compute_pose(q)))

@@ -1,17 +1,21 @@
 """A robot from any URDF, xacro or MJCF file: what the file lacks is computed from the model."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from envs.kinematics import Chain, compile_ets, fkine, fkine_jacob0
-from envs.robots.gripper import make_gripper
+from envs.robots.body import Body, join_links, list_transforms, take_links
+from envs.robots.gripper import Gripper, make_gripper
 from envs.robots.mjcf import MjcfArm, load_mjcf
 from envs.robots.mjcf.gripper import BASE
 from envs.robots.robot import Robot
 from envs.robots.urdf import UrdfArm, load_urdf
+from envs.robots.urdf.links import list_links
 from td3_robot.errors import ConfigError
 
 _SAMPLES = 8192
@@ -54,19 +58,19 @@ def make_robot_from_file(
     hand = None if gripper in (None, "none") else make_gripper(gripper)
     arm = _load_arm(path, tcp, xacro or {}, base, velocity, grip=gripper is None)
     name = Path(path).name.split(".")[0]
-    model = arm.model
     chain = arm.chain
-    if hand is not None:
-        # here: it takes over a second, and a wrong file should not
-        from envs.robots.assembly import assemble
-
-        model = assemble(name, model, arm.tcp_link, hand, np.eye(4))
-        chain = compile_ets(model.ets())
-    elif arm.gripper is not None:
-        from envs.robots.assembly import assemble
-
+    flange = arm.tcp_link
+    if hand is None and arm.gripper is not None:
         hand = arm.gripper
-        model = assemble(name, model, hand.root.removesuffix(f":{BASE}"), hand, np.eye(4))
+        flange = hand.root.removesuffix(f":{BASE}")
+    make_rtb = functools.partial(_make_rtb, name, arm, flange, hand)
+    links = list_links(arm.tree, arm.moving)
+    body = Body(links) if hand is None else join_links(name, links, flange, hand, np.eye(4))
+    if body is None:
+        make_rtb = functools.cache(make_rtb)
+        body = take_links(make_rtb())
+    if hand is not None and hand is not arm.gripper:
+        chain = compile_ets(list_transforms(body, flange))
     box = find_workspace(chain, arm.qlim, arm.home)
     if (np.ptp(box, axis=0) < 2.0 * _THIN + _LEAST_REACH).all():
         raise ConfigError(
@@ -74,7 +78,8 @@ def make_robot_from_file(
         )
     return Robot(
         name=name,
-        rtb=model,
+        make_rtb=make_rtb,
+        body=body,
         chain=chain,
         home=find_home(chain, arm.qlim, box) if arm.home is None else arm.home,
         qlim=arm.qlim,
@@ -87,6 +92,13 @@ def make_robot_from_file(
         file=Path(path),
         tcp_link=arm.tcp_link,
     )
+
+
+def _make_rtb(name: str, arm: UrdfArm | MjcfArm, flange: str, hand: Gripper | None) -> Any:
+    """Make the roboticstoolbox model of an arm and the gripper that it wears."""
+    from envs.robots.assembly import assemble  # here: it takes seconds
+
+    return arm.model if hand is None else assemble(name, arm.model, flange, hand, np.eye(4))
 
 
 def _load_arm(

@@ -1,5 +1,6 @@
 """Grippers: their joints, which of them are drivers, and how the others follow."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -92,26 +93,43 @@ class Gripper:
     def __post_init__(self):
         self.q = self.mimic * self.opened
 
-    def compute_model_q(self, model, driver: float) -> np.ndarray:
+    def compute_model_q(self, links: Sequence[Any], driver: float) -> np.ndarray:
         """Compute the joint positions of the gripper's model, for drawing.
 
         Args:
-            model: roboticstoolbox's gripper, which numbers its joints in its own way.
+            links: of the model; their joints' numbers are those of the result.
             driver: the driver coordinate [rad or m].
 
         Returns:
-            (model.n,) [rad or m]. Joints of the model that the gripper does not know stay at zero,
-            and joints of the gripper that the model holds rigid are not among them.
+            (n,) [rad or m], for n joints. Joints of the model that the gripper does not know stay
+            at zero, and joints of the gripper that the model holds rigid are not among them.
         """
         position = dict(zip(self.links, self.mimic * driver))
-        q = np.zeros(model.n)
-        for link in model.links:
-            if link.isjoint:
-                q[link.jindex] = position.get(self.strip_name(link), 0.0)
+        moved = [link for link in links if link.isjoint]
+        q = np.zeros(len(moved))
+        for link in moved:
+            q[link.jindex] = position.get(self.strip_name(link), 0.0)
         return q
 
+    @property
+    def owner(self) -> str:
+        """The name of the gripper in messages."""
+        return f"gripper {self.name!r}"
+
+    @property
+    def part(self) -> str:
+        """The name of a gripper in messages that is a part of another arm's model."""
+        return f"{self.owner}, a part of another arm's model,"
+
+    def format_link(self, name: str) -> str:
+        """Return the name on an arm of a link of the gripper's own model.
+
+        It is other than the arm's, which may have a base_link too.
+        """
+        return f"{self.name}/{name}"
+
     def strip_name(self, link: Any) -> str:
-        """Return the name of a link on an arm as in the gripper's own model; see `assemble`."""
+        """Return the name of a link on an arm as in the gripper's own model; see `format_link`."""
         return link.name.removeprefix(f"{self.name}/")
 
 

@@ -2,7 +2,6 @@
 xacro or MJCF file.
 """
 
-import atexit
 import functools
 import os
 from collections.abc import Mapping, Sequence
@@ -12,9 +11,12 @@ import numpy as np
 
 from envs.config.yaml_values import CONFIGS, check_keys, make_pose, parse_numbers, read_values
 from envs.kinematics import compile_ets
-from envs.robots.gripper import make_gripper
+from envs.robots.body import join_links, list_transforms, take_links
+from envs.robots.gripper import Gripper, make_gripper
 from envs.robots.physics import read_physics
 from envs.robots.robot import Robot
+from envs.robots.sources import read_source
+from envs.robots.urdf.links import list_links
 from td3_robot.errors import ConfigError, unknown
 
 _NEEDED = ("model", "flange", "home", "qlim", "qdlim", "workspace")
@@ -97,7 +99,6 @@ def _make_robot(
             make_robot_from_file,  # here: a registered robot does without
         )
 
-        _release_models_at_exit()
         return make_robot_from_file(name, gripper, tcp, xacro, base=base, velocity=velocity)
     if name not in robot_names():
         if os.path.isfile(name):
@@ -125,25 +126,31 @@ def _make_registered(name: str, gripper: str | None) -> Robot:
     hand = None if wanted == "none" else make_gripper(wanted)
     mount = make_pose(parse_numbers(owner, "mount", values.get("mount", [0] * 6), (6,)))
 
-    # here: they take over a second, and a wrong name should not
-    from envs.robots.assembly import assemble, load_model
-
-    _release_models_at_exit()
-    model = assemble(name, load_model(owner, values["model"]), str(values["flange"]), hand, mount)
-    chain = compile_ets(model.ets(end=None if hand else values["flange"]))
+    flange = str(values["flange"])
+    make_rtb = functools.partial(_make_rtb, name, values["model"], flange, hand, mount)
+    tree = read_source(owner, values["model"])
+    body = None if tree is None else join_links(name, list_links(tree), flange, hand, mount)
+    if body is None:
+        make_rtb = functools.cache(make_rtb)
+        body = take_links(make_rtb())
+    chain = compile_ets(list_transforms(body, flange))
     arrays: dict[str, Any] = {key: values.get(key) for key in _ARRAYS}
     physics = read_physics(owner, values.get("physics", {}), chain.n, file)
-    return Robot(name=name, rtb=model, chain=chain, gripper=hand, physics=physics, **arrays)
+    return Robot(
+        name=name,
+        make_rtb=make_rtb,
+        body=body,
+        chain=chain,
+        gripper=hand,
+        physics=physics,
+        **arrays,
+    )
 
 
-@functools.cache
-def _release_models_at_exit() -> None:
-    """Keep roboticstoolbox 1.5 from printing a page of "leaked" lines when Python ends.
+def _make_rtb(
+    name: str, source: object, flange: str, hand: Gripper | None, mount: np.ndarray
+) -> Any:
+    """Make the roboticstoolbox model of a registered robot."""
+    from envs.robots.assembly import assemble, load_model  # here: it takes seconds
 
-    Its class-wide caches hold every robot until after nanobind has counted what is left.
-    """
-    from roboticstoolbox.robot.BaseRobot import BaseRobot
-
-    for name in ("get_path", "_getlink", "_get_limit_links", "ets"):
-        if clear := getattr(getattr(BaseRobot, name, None), "cache_clear", None):
-            atexit.register(clear)
+    return assemble(name, load_model(f"robot {name!r}", source), flange, hand, mount)

@@ -1,5 +1,8 @@
 """A robot: its values, checked where it is made."""
 
+import atexit
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -8,6 +11,7 @@ import numpy as np
 
 from envs.config.yaml_values import parse_numbers
 from envs.kinematics import Chain
+from envs.robots.body import Body
 from envs.robots.gripper import Gripper
 from envs.robots.physics import Physics
 from td3_robot.errors import ConfigError
@@ -22,7 +26,8 @@ class Robot:
 
     Attributes:
         name: the registry name, or that of its file.
-        rtb: the roboticstoolbox model of arm and gripper, for drawing and reference.
+        make_rtb: makes the roboticstoolbox model of arm and gripper, see `rtb`.
+        body: the links of arm and gripper.
         chain: its kinematics from base to TCP, compiled for batches.
         q: (n,) current joint positions [rad or m]; starts at home.
         home: (n,) the pose that episodes start around.
@@ -39,7 +44,8 @@ class Robot:
     """
 
     name: str
-    rtb: Any
+    make_rtb: Callable[[], Any]
+    body: Body
     chain: Chain
     home: np.ndarray
     qlim: np.ndarray
@@ -62,6 +68,16 @@ class Robot:
                 setattr(self, key, parse_numbers(self.owner, key, getattr(self, key), shape))
         self._check_ranges()
         self.q = self.home.copy()
+
+    @functools.cached_property
+    def rtb(self) -> Any:
+        """The roboticstoolbox model of arm and gripper, for drawing and reference.
+
+        It is made on first use, since roboticstoolbox takes seconds to import.
+        """
+        model = self.make_rtb()
+        _release_models_at_exit()
+        return model
 
     @property
     def n(self) -> int:
@@ -96,3 +112,16 @@ class Robot:
             raise ConfigError(
                 f"{self.owner}: workspace has a lower corner that is not below the upper"
             )
+
+
+@functools.cache
+def _release_models_at_exit() -> None:
+    """Keep roboticstoolbox 1.5 from printing a page of "leaked" lines when Python ends.
+
+    Its class-wide caches hold every robot until after nanobind has counted what is left.
+    """
+    from roboticstoolbox.robot.BaseRobot import BaseRobot  # here: it takes seconds
+
+    for name in ("get_path", "_getlink", "_get_limit_links", "ets"):
+        if clear := getattr(getattr(BaseRobot, name, None), "cache_clear", None):
+            atexit.register(clear)

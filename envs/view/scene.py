@@ -174,7 +174,7 @@ class _DrawnArm:
 
     def _compute_poses(self, q: Any) -> list[SE3]:
         for drawn in self._rtb.grippers if self._hand else ():
-            drawn.q = not_none(self._hand).compute_model_q(drawn, float(self._arm.gripper))
+            drawn.q = not_none(self._hand).compute_model_q(drawn.links, float(self._arm.gripper))
         move_followers(self._rtb, np.asarray(self._arm.q))
         poses = self._rtb.fkine_geometry(self._arm.q)
         return [SE3(*self._arm.base) * pose for pose in poses] if any(self._arm.base) else poses

@@ -147,7 +147,8 @@ def build_environments(options: EnvOptions, part: Any) -> tuple[Any, Any]:
     forks = options.vector == "async"
     with contextlib.nullcontext() if forks else stage("making the environments"):
         env = make_envs(part.num_envs, training=True)
-        return env, make_envs(episodes) if episodes else None
+        robot = getattr(env, "robot", None)
+        return env, make_envs(episodes, robot=robot) if episodes else None
 
 
 def print_notes(arguments: TrainArguments, env: Any) -> None:

@@ -1,8 +1,9 @@
 """TensorBoard events of a run."""
 
 import errno
-import io
+import functools
 import os
+import struct
 import time
 from pathlib import Path
 
@@ -46,18 +47,44 @@ class TensorBoardLog:
 
     def _write(self) -> None:
         """Append all pending events or none: a torn record would hide all that follow."""
-        from tensorboard.summary.writer.record_writer import RecordWriter
-
-        records = io.BytesIO()
-        for event in self._pending:
-            RecordWriter(records).write(event.SerializeToString())
+        records = b"".join(make_record(event.SerializeToString()) for event in self._pending)
         self._path.parent.mkdir(exist_ok=True)
         with self._path.open("ab", buffering=0) as file:
             whole = file.tell()
-            if file.write(records.getvalue()) < records.tell():
+            if file.write(records) < len(records):
                 file.truncate(whole)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._pending = []
 
     def close(self) -> None:
         """Do nothing: no file stays open."""
+
+
+def make_record(data: bytes) -> bytes:
+    """Make a TFRecord: length and data, each with its checksum.
+
+    The format is in TensorFlow's tensorflow/core/lib/io/record_writer.h. TensorBoard's own writer
+    takes a fifth of a second to import.
+    """
+    length = struct.pack("<Q", len(data))
+    return length + _compute_checksum(length) + data + _compute_checksum(data)
+
+
+def _compute_checksum(data: bytes) -> bytes:
+    """Compute the masked CRC-32C of a TFRecord (RFC 3720, appendix B.4, rotated and shifted)."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = _crc_table()[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    crc ^= 0xFFFFFFFF
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+@functools.cache
+def _crc_table() -> list[int]:
+    """Compute the CRC-32C of every byte, by the reversed polynomial."""
+    table = []
+    for value in range(256):
+        for _ in range(8):
+            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
+        table.append(value)
+    return table

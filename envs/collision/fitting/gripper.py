@@ -71,7 +71,7 @@ def sweep_fingers(model, hand: Gripper) -> list[trimesh.Trimesh]:
     hulls = {name: mesh.convex_hull for name, mesh in collect_moving_meshes(model, hand).items()}
     swept = []
     for driver in np.linspace(hand.opened, hand.closed, OPENINGS):
-        q = hand.compute_model_q(model, driver)
+        q = hand.compute_model_q(model.links, driver)
         for name, hull in hulls.items():
             swept.append(
                 hull.copy().apply_transform(compute_link_pose(links[name], q, model.links[0]))

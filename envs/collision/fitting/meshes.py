@@ -56,7 +56,7 @@ class Meshes:
         if hand is not None:
             model = self.robot.rtb.grippers[0]
             base = compute_link_pose(model.links[0], q)
-            joints = hand.compute_model_q(model, driver)
+            joints = hand.compute_model_q(model.links, driver)
             poses |= {
                 link: base @ compute_link_pose(link, joints, model.links[0]) for link in model.links
             }

@@ -3,6 +3,7 @@
 # pyright: reportAttributeAccessIssue=false
 # MuJoCo's Python package has no type stubs.
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,24 +35,23 @@ class MjcfArm:
     """A serial arm of n joints.
 
     Attributes:
-        model: the roboticstoolbox Robot, for drawing and reference; its joints are the arm's n, all
-            others stand still. Its link frames are those of the file's bodies.
         chain: its kinematics from base to TCP, in float32.
         tree: the part of the file below the base.
+        moving: names of the joints that move: the arm's n, and the gripper's.
         joint_names: n names, from base to TCP.
         qlim: (2, n) [rad or m]; a hinge without limits has ±2 pi.
         qdlim: (n,) [rad/s or m/s].
         qddlim: (n,) [rad/s2 or m/s2], and qdddlim: (n,) [rad/s3 or m/s3]; None where none is known.
         home: (n,) of the keyframe `home`, or else the first; None without one inside the limits.
-        physics: servos and friction of the joints. Inertias are in the model.
+        physics: servos and friction of the joints. Inertias are in the tree.
         gripper: that the file has on the arm; None without one that moves as one, or not wanted.
         tcp_link: the site or body whose frame is the TCP.
         name: of the model, as the file calls it.
     """
 
-    model: Any
     chain: Chain
     tree: Tree
+    moving: tuple[str, ...]
     joint_names: tuple[str, ...]
     qlim: np.ndarray
     qdlim: np.ndarray
@@ -62,6 +62,15 @@ class MjcfArm:
     gripper: Gripper | None
     tcp_link: str
     name: str
+
+    @functools.cached_property
+    def model(self) -> Any:
+        """The roboticstoolbox Robot, for drawing and reference.
+
+        Its joints are those that move, all others stand still; its link frames are those of the
+        file's bodies.
+        """
+        return build_model(self.tree, self.moving)
 
 
 def load_mjcf(
@@ -108,9 +117,9 @@ def load_mjcf(
     fingers = [name.removeprefix(PREFIX) for name in gripper.joints] if gripper else []
     limits = _find_limits(file, names, joints, velocity)
     return MjcfArm(
-        model=build_model(tree, [*moving, *fingers]),
         chain=compile_path(tree.find_path(tcp)),
         tree=tree,
+        moving=(*moving, *fingers),
         joint_names=tuple(moving),
         qlim=qlim,
         qdlim=limits["qdlim"],

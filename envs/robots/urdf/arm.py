@@ -1,5 +1,6 @@
 """The serial arm in a robot description: from its root to the TCP."""
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,8 +13,9 @@ import torch
 from envs.config.notices import warn_once
 from envs.kinematics import Chain
 from envs.robots.physics import Physics
+from envs.robots.urdf.links import make_axis_frame
 from envs.robots.urdf.read import read_urdf
-from envs.robots.urdf.rtb_model import build_model, make_axis_frame
+from envs.robots.urdf.rtb_model import build_model
 from envs.robots.urdf.tcp import find_tcp, list_moving_joints
 from envs.robots.urdf.tree import FAR, Joint, Tree, join_names
 from td3_robot.errors import ConfigError, not_none, unknown
@@ -31,20 +33,19 @@ class UrdfArm:
     """A serial arm of n joints.
 
     Attributes:
-        model: the roboticstoolbox Robot, for drawing and reference; its joints are the arm's n, all
-            others stand still. Its link frames are the file's.
+        tree: the content of the file.
         chain: its kinematics from base (the root link) to TCP, in float32.
         joint_names: n names, from base to TCP.
         qlim: (2, n) [rad or m]; a continuous joint has ±2 pi.
         qdlim: (n,) [rad/s or m/s].
         qddlim: (n,) [rad/s2 or m/s2]; None where a joint has none.
         qdddlim: (n,) [rad/s3 or m/s3]; None where a joint has none.
-        physics: the torques (n,) [Nm or N], if each joint has one. Inertias are in the model.
+        physics: the torques (n,) [Nm or N], if each joint has one. Inertias are in the tree.
         home, gripper: None: the format has no place for one, and fingers stand still.
         tcp_link: the link whose frame is the TCP.
     """
 
-    model: Any
+    tree: Tree
     chain: Chain
     joint_names: tuple[str, ...]
     qlim: np.ndarray
@@ -55,6 +56,19 @@ class UrdfArm:
     tcp_link: str
     home: None = None
     gripper: None = None
+
+    @property
+    def moving(self) -> tuple[str, ...]:
+        """Names of the joints that move: the arm's n."""
+        return self.joint_names
+
+    @functools.cached_property
+    def model(self) -> Any:
+        """The roboticstoolbox Robot, for drawing and reference.
+
+        Its joints are those that move, all others stand still; its link frames are the file's.
+        """
+        return build_model(self.tree, self.moving)
 
 
 def load_urdf(
@@ -85,7 +99,7 @@ def load_urdf(
     for notice in (*tree.notices, *describe_faults(tree), *_describe_lacks(joints)):
         warn_once(f"{tree.source}: {notice}")
     return UrdfArm(
-        model=build_model(tree, names),
+        tree=tree,
         chain=compile_path(tree.find_path(tcp)),
         joint_names=names,
         qlim=read_position_limits(tree, joints),

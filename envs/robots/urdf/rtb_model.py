@@ -5,17 +5,16 @@ evaluates xacro files unguarded, ignores mimic, and turns the frame of a link wh
 axis, shapes and all.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from envs.robots.followers import Follower, compute_motion
-from envs.robots.urdf.tree import Joint, Shape, Tree
+from envs.robots.links import Link
+from envs.robots.urdf.links import AXIS, list_links
+from envs.robots.urdf.tree import Shape, Tree
 from td3_robot.errors import not_none
-
-_AXIS = ":axis"  # end of the names of links that are not in the file
-_AXES = ("x", "y", "z")
 
 
 def build_model(tree: Tree, moving: Collection[str] | None = None):
@@ -26,94 +25,47 @@ def build_model(tree: Tree, moving: Collection[str] | None = None):
 
     Args:
         tree: the description.
-        moving: names of the joints that move; None lets all move, mimic joints as if they were
-            free. Mimic joints that follow one of them have a `Follower`. The others stand still: at
-            zero, at the limit nearest to it, or where their leader there has a mimic joint.
+        moving: names of the joints that move; see `list_links`.
     """
     import roboticstoolbox as rtb  # here: it takes over a second, and a wrong file should not
 
-    links = {tree.root: rtb.Link(rtb.ETS(), name=tree.root, **_convert_link(tree, tree.root))}
-    order = [tree.root]
-    for parent in order:  # grows while it is walked: parents come before their children
-        for joint in tree.find_joints_below(parent):
-            free = joint.moves and (moving is None or joint.name in moving)
-            links |= {link.name: link for link in _make_links(tree, joint, links[parent], free)}
-            order.append(joint.child)
-    for joint in tree.joints.values():
-        if moving is not None and joint.name not in moving and joint.mimic is not None:
-            leader, multiplier, offset = _find_leader(tree, joint, moving)
-            if leader is not None:
-                carrier = next(link for link in links.values() if _get_joint(link) == leader)
-                links[joint.child].follower = Follower(  # pyright: ignore[reportAttributeAccessIssue]  ours
-                    leader=carrier,
-                    multiplier=multiplier,
-                    offset=offset,
-                    T=joint.pose.T,
-                    axis=np.array(joint.axis),
-                    prismatic=joint.kind == "prismatic",
-                )
+    links: dict[str, Any] = {}
+    found = list_links(tree, moving)
+    for link in found:
+        parent = None if link.parent is None else links[link.parent.name]
+        links[link.name] = _convert_link(tree, link, parent)
+    for link in found:
+        if link.follower is not None:
+            leader = links[link.follower.leader.name]
+            links[link.name].follower = replace(link.follower, leader=leader)
     for name, body in tree.links.items():
-        faults = [shape.fault for shape in body.visuals or body.collisions if shape.fault]
-        links[name].faults = faults  # pyright: ignore[reportAttributeAccessIssue]  ours
+        links[name].faults = [
+            shape.fault for shape in body.visuals or body.collisions if shape.fault
+        ]
     return rtb.Robot(list(links.values()), name=tree.name)
 
 
-def _find_leader(
-    tree: Tree, joint: Joint, moving: Collection[str]
-) -> tuple[str | None, float, float]:
-    """Find the moving joint that a joint follows, with multiplier and offset; None for none."""
-    multiplier = 1.0
-    offset = 0.0
-    while joint.mimic is not None and joint.name not in moving:
-        offset += multiplier * joint.mimic.offset
-        multiplier *= joint.mimic.multiplier
-        joint = tree.joints[joint.mimic.joint]
-    return (joint.name if joint.name in moving else None), multiplier, offset
+def _convert_link(tree: Tree, link: Link, parent: Any) -> Any:
+    """Convert a link with its shapes, its inertia and the limits of its joint.
 
-
-def _get_joint(link) -> str | None:
-    """Return the name of the joint in a link; None in one that is rigid."""
-    return link._joint_name if link.isjoint else None
-
-
-def _make_links(tree: Tree, joint: Joint, parent, free: bool) -> list:
-    """Make the child link of a joint, after one that turns for it if its axis is skew.
-
-    roboticstoolbox's joints move about or along x, y and z, and end their link. So a skew axis is
-    turned onto z for one link without shape, and back for the child.
+    roboticstoolbox's joints move about or along x, y and z, and end their link.
     """
-    from roboticstoolbox import ET, ETS, Link
+    from roboticstoolbox import ET, ETS
+    from roboticstoolbox import Link as RtbLink
 
-    shapes = _convert_link(tree, joint.child)
-    if not free:
-        T = joint.pose.T
-        if joint.moves:
-            position = find_resting_position(tree, joint)
-            T = T @ compute_motion(joint.axis, position, joint.kind == "prismatic")
-        return [
-            Link(ETS(ET.SE3(T)), name=joint.child, parent=parent, joint_name=joint.name, **shapes)
-        ]
-    limits = {"joint_name": joint.name, "qdlim": joint.velocity}
-    if joint.kind != "continuous" and joint.lower is not None:
-        limits["qlim"] = np.array([joint.lower, joint.upper])
-    letter = "t" if joint.kind == "prismatic" else "R"
-    if 1.0 in np.abs(joint.axis):
-        k = int(np.argmax(np.abs(joint.axis)))
-        moves = getattr(ET, letter + _AXES[k])(flip=joint.axis[k] < 0)
-        return [
-            Link(
-                ETS([ET.SE3(joint.pose.T), moves]),
-                name=joint.child,
-                parent=parent,
-                **limits,
-                **shapes,
-            )
-        ]
-    turn = np.eye(4)
-    turn[:3, :3] = make_axis_frame(joint.axis)
-    onto = ETS([ET.SE3(joint.pose.T @ turn), getattr(ET, letter + "z")()])
-    axis = Link(onto, name=f"{joint.name}{_AXIS}", parent=parent, **limits)
-    return [axis, Link(ETS(ET.SE3(turn.T)), name=joint.child, parent=axis, **shapes)]
+    parts = [] if link.parent is None else [ET.SE3(link.T)]
+    named: dict[str, Any] = {}
+    if link.joint is not None:
+        named["joint_name"] = link.joint
+    if link.motion is not None:
+        joint = tree.joints[not_none(link.joint)]
+        parts.append(getattr(ET, link.motion)(flip=link.isflip))
+        named["qdlim"] = joint.velocity
+        if joint.kind != "continuous" and joint.lower is not None:
+            named["qlim"] = np.array([joint.lower, joint.upper])
+    if link.name in tree.links:
+        named |= _convert_body(tree, link.name)
+    return RtbLink(ETS(parts), name=link.name, parent=parent, **named)
 
 
 def find_file_name(link: Any) -> str:
@@ -121,30 +73,10 @@ def find_file_name(link: Any) -> str:
 
     A joint about no axis of its frame moves a link that is not there, which carries the file's.
     """
-    return link.children[0].name if link.name.endswith(_AXIS) else link.name
+    return link.children[0].name if link.name.endswith(AXIS) else link.name
 
 
-def make_axis_frame(axis: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Make a rotation (3, 3) whose third column is the axis; the identity for +z."""
-    z = np.asarray(axis)
-    x = np.cross([0.0, 1.0, 0.0] if abs(z[1]) < 0.9 else [0.0, 0.0, 1.0], z)
-    x /= np.linalg.norm(x)
-    return np.stack((x, np.cross(z, x), z), axis=1)
-
-
-def find_resting_position(tree: Tree, joint: Joint) -> float:
-    """Find the position of a joint that nothing moves [rad or m]."""
-    if joint.mimic is not None:
-        return (
-            joint.mimic.multiplier * find_resting_position(tree, tree.joints[joint.mimic.joint])
-            + joint.mimic.offset
-        )
-    if joint.lower is None or joint.kind == "continuous":
-        return 0.0
-    return min(max(0.0, joint.lower), not_none(joint.upper))
-
-
-def _convert_link(tree: Tree, link: str) -> dict[str, Any]:
+def _convert_body(tree: Tree, link: str) -> dict[str, Any]:
     """Convert a link's shapes and inertia to arguments of roboticstoolbox's Link."""
     body = tree.links[link]
     mass = body.inertial

@@ -73,7 +73,7 @@ def add_robot(spec: MjSpec, robot: Robot) -> Bodies:
                 spec.joint(name).armature = ARMATURE[link.v.kind[0]]
     followers = {
         make_follower_name(link.name): not_none(get_follower(link))
-        for link in list_followers(robot.rtb)
+        for link in list_followers(robot.rtb.links)
     }
     arm = tuple(name for name in joints if name)
     return Bodies(by_link, arm, drivers, followers, weights)

@@ -115,7 +115,7 @@ def add_hand(bodies: dict[str, MjsBody], robot: Robot, contacts: Contacts) -> No
     # the hand's frame g at the TCP, see `envs.simulation.grasp`, in that of the gripper's base
     T_bg = hand.tcp.copy()
     T_bg[:3, :3] = T_bg[:3, :3] @ pads.axes
-    shut = hand.compute_model_q(tool, hand.closed)
+    shut = hand.compute_model_q(tool.links, hand.closed)
     links = {hand.strip_name(link): link for link in tool.links}
     behind, palm_x, palm_y = pads.palm
     half = np.array([pads.size[0], pads.finger, pads.tip + behind]) / 2.0

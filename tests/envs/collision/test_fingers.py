@@ -80,7 +80,7 @@ def openings(robot, count: int) -> torch.Tensor:
 def finger_vertices(robot, q: np.ndarray, driver: float) -> np.ndarray:
     """(N, 3) of all that is drawn of the fingers, in the base frame, by roboticstoolbox."""
     model, hand = robot.rtb.grippers[0], robot.gripper
-    root, joints = model.links[0], hand.compute_model_q(model, driver)
+    root, joints = model.links[0], hand.compute_model_q(model.links, driver)
     base, found = compute_link_pose(root, q), []
     for link in model.links:
         if select_shapes(link) and find_carrier(link, root) is not root:

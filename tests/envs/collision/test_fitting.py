@@ -161,7 +161,7 @@ def test_fingers_are_swept_from_open_to_shut():
     }
     finger = next(link for link in model.links if link.name == hand.links[0])
     for driver in (hand.opened, (hand.opened + hand.closed) / 2, hand.closed):
-        T = compute_link_pose(finger, hand.compute_model_q(model, driver), model.links[0])
+        T = compute_link_pose(finger, hand.compute_model_q(model.links, driver), model.links[0])
         here = make_mesh(finger.geometry[0]).convex_hull.apply_transform(T).vertices.round(9)
         assert swept.issuperset(map(tuple, here))
 

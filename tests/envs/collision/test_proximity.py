@@ -26,6 +26,7 @@ from envs.collision.pairs import choose_pairs
 from envs.collision.surroundings import MOST
 from envs.kinematics import compile_ets
 from envs.robots import Robot, make_robot
+from envs.robots.body import take_links
 from tests.envs.collision.test_queries import draw, random_obstacles
 
 GROUND = 0.02
@@ -163,9 +164,9 @@ def sliding_arm() -> Robot:
     ets = rtb.ETS(parts)
     qlim = np.array([[-0.5, -3.0, -3.0, 0.0, -3.0], [0.5, 3.0, 3.0, 0.3, 3.0]])
     home, box = np.array([0, 0.1, 0.1, 0.1, 0.1]), np.array([[-1.0] * 3, [1.0] * 3])
-    return Robot(
-        "sliding", rtb.Robot(ets), compile_ets(ets), home, qlim, np.ones(5), None, box, None
-    )
+    model = rtb.Robot(ets)
+    limits = (home, qlim, np.ones(5), None, box, None)
+    return Robot("sliding", lambda: model, take_links(model), compile_ets(ets), *limits)
 
 
 def sliding():

@@ -82,7 +82,7 @@ def compute_pose(tree, link: str, q: np.ndarray) -> np.ndarray:
 
 def test_followers_are_where_their_leaders_put_them(robot, file):
     assert (robot.n, robot.rtb.n) == (3, 3)
-    assert [link.name for link in list_followers(robot.rtb)] == ["rod", "tip", "bolt"]
+    assert [link.name for link in list_followers(robot.body.arm)] == ["rod", "tip", "bolt"]
     tree = read_urdf(file)
     for q in draw(robot, 20):
         for name in tree.links:

@@ -178,7 +178,7 @@ def test_the_drawn_fingers_follow_the_driver(name):
     robot = shared(name)
     hand, (drawn,) = robot.gripper, robot.rtb.grippers
     joints = [link for link in drawn.links if link.isjoint]
-    q = hand.compute_model_q(drawn, 0.02)
+    q = hand.compute_model_q(drawn.links, 0.02)
     for link in joints:
         followed = link.name.removeprefix(f"{hand.name}/")
         expected = 0.02 * hand.mimic[hand.links.index(followed)] if followed in hand.links else 0.0

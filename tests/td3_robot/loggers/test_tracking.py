@@ -16,7 +16,7 @@ from td3_robot.cli.progress import Display
 from td3_robot.errors import ConfigError
 from td3_robot.loggers.csv import CsvLog, read_metrics
 from td3_robot.loggers.learning_curve import plot_learning_curve
-from td3_robot.loggers.tensorboard import TensorBoardLog
+from td3_robot.loggers.tensorboard import TensorBoardLog, make_record
 from td3_robot.utils import progress
 from td3_robot.utils.progress import Bars, show_progress
 
@@ -179,6 +179,15 @@ def test_tensorboard_shows_every_metric_over_env_steps(tmp_path):
     found = scalars(tmp_path)
     assert found.keys() == metrics(0).keys() - {"env_steps"}
     assert found["success_rate"] == [(1000, pytest.approx(0.001)), (2000, pytest.approx(0.002))]
+
+
+def test_records_are_those_of_tensorboards_own_writer():
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+    for data in (b"", b"123456789", bytes(range(256)) * 5):
+        theirs = io.BytesIO()
+        RecordWriter(theirs).write(data)
+        assert make_record(data) == theirs.getvalue()
 
 
 def test_tensorboard_shows_an_offline_run_over_gradient_steps(tmp_path):
