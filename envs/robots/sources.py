@@ -1,4 +1,4 @@
-"""Where the models of registered robots and grippers come from, and how their files are read."""
+"""Sources of the models of registered robots and grippers, read without roboticstoolbox."""
 
 import importlib.util
 from pathlib import Path
