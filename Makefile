@@ -3,8 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-# As many test files at once as there are cores, but no more than memory is likely to hold.
-PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadfile
+# As many tests at once as there are cores, but no more than memory is likely to hold.
+PARALLEL := --numprocesses auto --maxprocesses 4 --dist worksteal
 
 .PHONY: train test test-all bench setup setup-test lint clean
 

@@ -2,6 +2,7 @@
 robot.
 """
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -17,11 +18,23 @@ from td3_robot.vec_env import Step, draw_uniform
 from tests.support import ROOT, drop_progress, load_command
 
 torch.set_num_threads(1)
+gc.disable()  # while tests are collected, which makes much and drops little: a third of the time
 if hasattr(signal, "SIGHUP"):
     # tests that were started by nohup, and their processes, heed it too
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True, database=None)
 hypothesis.settings.load_profile("repeatable")
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported out of all later searches for garbage."""
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """Let all be found at the end, or the binding of roboticstoolbox warns of leaks."""
+    gc.unfreeze()
 
 
 class PointEnv:

@@ -2,6 +2,8 @@
 stand for.
 """
 
+import functools
+
 import coal
 import numpy as np
 import pytest
@@ -66,6 +68,12 @@ class Reference:
         }
 
 
+@functools.cache
+def meshes_of(name: str) -> Meshes:
+    """What is drawn of a robot, read once for all tests."""
+    return Meshes(make_robot(name))
+
+
 def distance(first: list, second: list) -> float:
     """The least signed distance between two links' shapes."""
     return min(
@@ -116,7 +124,7 @@ def test_no_collision_of_what_is_drawn_is_missed(name, count):
     robot = make_robot(name)
     model, meshes, q, hand = (
         compile_collision(robot),
-        Meshes(robot),
+        meshes_of(name),
         configurations(robot, count),
         robot.gripper,
     )
@@ -136,7 +144,7 @@ def test_capsules_are_never_farther_apart_than_what_is_drawn(name):
     robot = make_robot(name)
     model, meshes, q, hand = (
         compile_collision(robot),
-        Meshes(robot),
+        meshes_of(name),
         configurations(robot, 5),
         robot.gripper,
     )

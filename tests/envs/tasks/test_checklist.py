@@ -7,6 +7,7 @@ Every task is played by the Panda; reach by all robots where it may hang on the 
 three.
 """
 
+import copy
 import functools
 
 import numpy as np
@@ -58,6 +59,22 @@ def make(robot="panda", task="reach", num_envs=4, seed=0, sparse=False):
     return ArmEnv(robot_named(robot), make_task(task), num_envs, "cpu", seed, sparse)
 
 
+@functools.cache
+def recorded(robot: str, task: str) -> tuple[list[torch.Tensor], list]:
+    """The first observation of random play of 20 arms over an automatic reset, and its steps.
+
+    Several tests look at them; none changes them.
+    """
+    env = make(robot, task, num_envs=20, seed=1)
+    return [env.reset(0)], play(env, env.task.horizon + 5)
+
+
+def skip_to_end(env, left: int = 6) -> None:
+    """Let all episodes be at `left` steps before their time limit."""
+    state = env.state_dict()
+    env.load_state_dict(state | {"steps": torch.full_like(state["steps"], env.task.horizon - left)})
+
+
 def demonstrated(env) -> list[torch.Tensor]:
     """Observations of episodes that get somewhere: of a expert told the way, or of the task's
     first controller.
@@ -74,26 +91,25 @@ def demonstrated(env) -> list[torch.Tensor]:
 
 @everywhere
 def test_everything_is_finite_and_of_the_declared_shape(robot, task):
-    env = make(robot, task)
-    assert env.reset(0).shape == (4, env.o_dim) and env.o_dim == env.layout.size
-    for step in play(env, env.task.horizon + 5):
-        assert step.observation.shape == step.next_observation.shape == (4, env.o_dim)
-        assert step.reward.shape == step.terminated.shape == step.truncated.shape == (4,)
+    env, ((first,), steps) = make(robot, task), recorded(robot, task)
+    assert first.shape == (20, env.o_dim) and env.o_dim == env.layout.size
+    for step in steps:
+        assert step.observation.shape == step.next_observation.shape == (20, env.o_dim)
+        assert step.reward.shape == step.terminated.shape == step.truncated.shape == (20,)
         assert step.terminated.dtype == step.truncated.dtype == torch.bool
         for name, value in tensors(step).items():
-            assert value.shape[0] == 4 and torch.isfinite(value).all(), name
+            assert value.shape[0] == 20 and torch.isfinite(value).all(), name
         assert {value.dtype for value in tensors(step).values()} == {torch.float32, torch.bool}
 
 
 @three_robots
 def test_the_same_seed_gives_the_same_trajectory(robot, task):
-    first, second = make(robot, task, seed=1), make(robot, task, seed=2)
-    play(second, 7)
-    assert torch.equal(first.reset(5), second.reset(5))
-    steps = first.task.horizon + 10  # over an automatic reset
-    assert all(
-        same(tensors(a), tensors(b)) for a, b in zip(play(first, steps), play(second, steps))
-    )
+    (first,), steps = recorded(robot, task)
+    env = make(robot, task, num_envs=20, seed=2)
+    play(env, 7)
+    assert torch.equal(env.reset(0), first)
+    again = play(env, len(steps))
+    assert all(same(tensors(a), tensors(b)) for a, b in zip(again, steps, strict=True))
 
 
 @three_robots
@@ -118,7 +134,9 @@ def test_what_was_handed_out_does_not_change_later(robot, task):
         )
 
     keep("reset", {"observation": env.reset(0)})
-    for t, action in enumerate(actions(env, env.task.horizon + 5)):  # over an automatic reset
+    for t, action in enumerate(actions(env, 20)):
+        if t == 10:
+            skip_to_end(env)  # the rest is over an automatic reset
         keep(f"step {t}", tensors(env.step(action)))
         state = env.state_dict()
         known = state.pop("known")
@@ -139,7 +157,9 @@ def test_what_was_handed_out_does_not_change_later(robot, task):
 def test_writing_into_an_observation_or_reward_changes_nothing(robot, task):
     env, other = make(robot, task), make(robot, task)
     env.reset(0).fill_(9), other.reset(0)
-    for action in actions(env, env.task.horizon + 2):
+    for t, action in enumerate(actions(env, 20)):
+        if t == 10:
+            skip_to_end(env), skip_to_end(other)  # the rest is over an automatic reset
         step, expected = env.step(action), other.step(action)
         assert torch.equal(step.observation, expected.observation)
         for value in (step.next_observation, step.observation, step.reward):
@@ -149,12 +169,8 @@ def test_writing_into_an_observation_or_reward_changes_nothing(robot, task):
 @everywhere
 def test_no_element_of_the_observation_is_constant(robot, task):
     """Over random episodes, and some that get somewhere."""
-    env = make(robot, task, num_envs=50)
-    seen = [
-        env.reset(0),
-        *(step.observation for step in play(env, env.task.horizon + 5)),
-        *demonstrated(env),
-    ]
+    env, (first, steps) = make(robot, task, num_envs=20), recorded(robot, task)
+    seen = [*first, *(step.observation for step in steps), *demonstrated(env)]
     ranges = torch.cat(seen).amax(0) - torch.cat(seen).amin(0)
     constant = {name for name in env.layout if (ranges[env.layout[name]] < 1e-3).any()}
     assert constant - RARELY_CHANGING.get(task, set()) == set()
@@ -202,13 +218,27 @@ def test_reward_is_the_sum_of_its_named_terms(task):
         torch.testing.assert_close(step.reward, sum(terms))
 
 
+@functools.cache
+def approached(task: str) -> tuple[list, dict]:
+    """Actions and steps of six arms that go for their goals over an episode, and the state three
+    steps before its end, when grippers are shutting, or something is touched.
+    """
+    env, played, state = make(task=task, num_envs=6), [], {}
+    env.reset(0)
+    for left in range(env.task.horizon, 0, -1):
+        if left == 3:
+            state = copy.deepcopy(env.state_dict())
+        action = to_goal(env)
+        played.append((action, env.step(action)))
+    return played, state
+
+
 @every_task
 def test_the_sparse_reward_is_minus_one_short_of_success_and_nothing_else_differs(task):
-    dense, sparse = make(task=task, num_envs=6), make(task=task, num_envs=6, sparse=True)
-    dense.reset(0), sparse.reset(0)
-    for _ in range(dense.task.horizon):
-        action = to_goal(dense)
-        step, expected = sparse.step(action), dense.step(action)
+    env = make(task=task, num_envs=6, sparse=True)
+    env.reset(0)
+    for action, expected in approached(task)[0]:
+        step = env.step(action)
         assert torch.equal(step.reward, torch.where(step.info["success"], 0.0, -1.0))
         assert torch.equal(step.next_observation, expected.next_observation)
         assert [name for name in step.info if name.startswith("reward/")] == ["reward/sparse"]
@@ -246,13 +276,13 @@ def test_only_the_environments_that_ended_start_anew(task):
 @every_task
 def test_a_state_dict_round_trip_goes_on_exactly(task):
     env, other = make(task=task, num_envs=6, seed=0), make(task=task, num_envs=6, seed=1)
-    for _ in range(env.task.horizon - 3):
-        env.step(to_goal(env))  # so that grippers are shutting, or something is touched
-    other.load_state_dict(env.state_dict())
-    steps = env.task.horizon + 10  # over two automatic resets
-    assert all(
-        same(tensors(a), tensors(b)) for a, b in zip(play(env, steps, 3), play(other, steps, 3))
-    )
+    state = approached(task)[1]
+    env.load_state_dict(state), other.load_state_dict(state)
+    for _ in range(2):  # each time over an automatic reset
+        assert all(
+            same(tensors(a), tensors(b)) for a, b in zip(play(env, 20, 3), play(other, 20, 3))
+        )
+        skip_to_end(env), skip_to_end(other)
     assert torch.equal(env.reset(), other.reset())
 
 
