@@ -13,6 +13,7 @@ task.
 import argparse
 import json
 import os
+import resource
 import shlex
 import sys
 import tempfile
@@ -32,6 +33,12 @@ CLASSICAL = {"reach": "rrmc", "reach_pose": "ik"}
 SCRATCH = "arm"  # the run of a training
 
 
+def read_cpu_time() -> float:
+    """Read the CPU time of the processes that this one has waited for [s]."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def measure(words: list[str], task: str, seed: int, episodes: int) -> rows.Row:
     """Train and evaluate one arm; return its row.
 
@@ -45,8 +52,10 @@ def measure(words: list[str], task: str, seed: int, episodes: int) -> rows.Row:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         began = time.perf_counter()
+        began_cpu = read_cpu_time()
         run_script("train.py", *robot, "--seed", str(seed), "--run", SCRATCH, folder=folder)
         seconds = time.perf_counter() - began
+        cpu_seconds = read_cpu_time() - began_cpu
         run = folder / "checkpoints" / SCRATCH
         summary = json.loads((run / "summary.json").read_text())
         evaluate = ["--checkpoint", str(run), *count, "--json", str(folder / "result.json")]
@@ -62,7 +71,8 @@ def measure(words: list[str], task: str, seed: int, episodes: int) -> rows.Row:
         row[f"{world}_classical"] = round(result["baselines"][classical]["success_rate"], 4)
     row["controller"] = classical
     row["median_mm"] = round(1000.0 * exact["final_position_error_m"]["median"], 2)
-    row |= {"training_s": round(seconds, 1), "solved_at_s": summary["solved_at_s"]}
+    row |= {"training_s": round(seconds, 1), "training_cpu_s": round(cpu_seconds, 1)}
+    row |= {"env_steps": summary["env_steps"], "solved_at_s": summary["solved_at_s"]}
     return row | {"episodes": episodes, "commit": (find_commit() or "")[:7]}
 
 
