@@ -60,18 +60,23 @@ class VirtualArm:
 
 
 class VirtualPolicy:
-    """`PolicyProcess` in this process: it answers when it is next looked at."""
+    """`PolicyProcess` in this process: it answers when it is next looked at.
+
+    Attributes:
+        clock: whose time it stamps its answers with.
+        policy: that it asks.
+    """
 
     failure = ""
 
     def __init__(self, clock: Clock, path: str):
-        self._clock = clock
-        self._policy = Policy.load(path)
+        self.clock = clock
+        self.policy = Policy.load(path)
         self._answer: tuple[float, np.ndarray] | None = None
 
     def ask(self, reading: Reading, scene) -> None:
-        qd = self._policy(reading.q, reading.qd, reading.gripper or 0.0, **scene)
-        self._answer = (self._clock.monotonic(), qd)
+        qd = self.policy(reading.q, reading.qd, reading.gripper or 0.0, **scene)
+        self._answer = (self.clock.monotonic(), qd)
 
     def prepare(self, reading: Reading, scene) -> None:
         self.ask(reading, scene)
