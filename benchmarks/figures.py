@@ -48,6 +48,7 @@ MUJOCO = (
     "randomization/lab",
     "randomization/lab_calibrated",
 )  # what the kinematic engine does not read
+WHO = ("policy", "classical")
 GOALS = {  # task -> what it asks for
     "reach": "bring the tool centre point (TCP) to a point: 1 cm",
     "reach_pose": "to a position and an orientation: 1 cm, 5°",
@@ -216,6 +217,20 @@ def make_training_table() -> str:
         steps = f"{summary['env_steps']:,}"
         memory = f"{summary['peak_memory_gb']:.1f} GB"
         lines.append(f"| `{task}` | {steps} | {seconds} | {memory} | `{' '.join(words)}` |")
+    return "\n".join(lines)
+
+
+def make_mjcf_table() -> str:
+    """Return the table of the arms that were trained from their MJCF files."""
+    lines = [
+        "| file | task | policy | classical | policy, MuJoCo | classical, MuJoCo | training |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    columns = [f"{world}_{who}" for world in ("kinematic", "mujoco") for who in WHO]
+    for row in rows.stored(RESULTS / "mjcf_arms.csv"):
+        cells = [format_cell(name, row[name], int(row["episodes"])) for name in columns]
+        cells.append(format_cell("train_s", row["training_cpu_s"], 1))
+        lines.append(f"| `{row['arm']}` | `{row['task']}` | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
