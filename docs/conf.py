@@ -43,6 +43,7 @@ myst_substitutions = {  # {{ figure("laboratory", "policy", task="reach", world=
 nb_execution_mode = "off" if QUICK or tags.has("no_notebook") else "force"  # noqa: F821
 nb_execution_raise_on_error = True
 nb_execution_timeout = 600
+nb_merge_streams = True
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # of its kernel: threads stall on a busy machine
 if os.name == "posix":  # its kernel opens no port
     from jupyter_client.connect import ConnectionFileMixin

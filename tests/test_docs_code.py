@@ -7,8 +7,10 @@ import contextlib
 import json
 import re
 import sys
+from types import SimpleNamespace
 
 import pytest
+from autoapi._parser import Parser
 
 from envs.command_line import EvaluateFlags, TrainFlags
 from envs.config.env_options import EnvOptions
@@ -150,3 +152,14 @@ def test_what_a_tasks_author_imports_is_on_the_api_pages():
         assert not missing - {"kinematics"}, module
     assert {"World", "Moment"} <= set(public["envs.world"])
     assert {"SimState", "Command", "batched_o"} <= set(public["envs.simulation.engine"])
+
+
+def test_what_a_package_hands_on_at_first_use_is_on_the_api_pages(monkeypatch):
+    """`envs.make` and `td3_robot.TD3` are imported for type checkers alone."""
+    load_script("docs/_extensions/public_names.py").setup(
+        SimpleNamespace(connect=lambda *_, **__: 0)
+    )
+    for package, name in (("envs", "make"), ("td3_robot", "TD3")):
+        path = ROOT / package / "__init__.py"
+        parsed = Parser().parse_file_in_namespace(str(path), str(ROOT))
+        assert {name, *parsed["all"]} <= {child["name"] for child in parsed["children"]}

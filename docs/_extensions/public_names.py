@@ -3,6 +3,8 @@
 import re
 from typing import Any
 
+from autoapi._astroid_utils import is_local_import_from
+from autoapi._parser import Parser
 from sphinx.application import Sphinx
 
 PUBLIC: dict[str, tuple[str, ...] | None] = {  # by module; None: the names in its `__all__`
@@ -40,6 +42,17 @@ PUBLIC: dict[str, tuple[str, ...] | None] = {  # by module; None: the names in i
 }
 
 
+def parse_if(parser: Parser, node: Any) -> list[dict]:
+    """Parse what a module imports for type checkers alone, which `__getattr__` hands on later:
+    `envs.make`, `td3_robot.TD3`. sphinx-autoapi looks into no condition for imports.
+    """
+    if node.test.as_string() != "TYPE_CHECKING":
+        return next(filter(None, map(parser.parse, node.body)), [])
+    top = node.root().name.partition(".")[0]
+    imports = [child for child in node.body if is_local_import_from(child, top)]
+    return [data for child in imports for data in parser._parse_local_import_from(child)]
+
+
 def is_skipped(app: Sphinx, what: str, name: str, thing: Any, skip: bool, options: Any) -> bool:
     """Return whether the API pages leave a module or a member of one out."""
     if what in ("package", "module"):
@@ -63,6 +76,7 @@ def write_restructured(
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Connect both to sphinx-autoapi; the text is plain until sphinx.ext.napoleon reads it."""
+    Parser.parse_if = parse_if  # by the name of the syntax's node, as its others
     app.connect("autoapi-skip-member", is_skipped)
     app.connect("autodoc-process-docstring", write_restructured, priority=400)
     return {"parallel_read_safe": True}
