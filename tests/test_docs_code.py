@@ -163,3 +163,11 @@ def test_what_a_package_hands_on_at_first_use_is_on_the_api_pages(monkeypatch):
         path = ROOT / package / "__init__.py"
         parsed = Parser().parse_file_in_namespace(str(path), str(ROOT))
         assert {name, *parsed["all"]} <= {child["name"] for child in parsed["children"]}
+
+
+def test_docstrings_become_restructured_text_that_shows_what_they_say():
+    """Names in backticks are code; stars and a number of copies "B." mean nothing to Sphinx."""
+    write = load_script("docs/_extensions/public_names.py").write_restructured
+    lines = ["See `make`s, *args.", "num_envs: B."]
+    write(None, "function", "f", None, None, lines)
+    assert lines == ["See ``make``\\ s, \\*args.", "num_envs: \\B."]

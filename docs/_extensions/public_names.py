@@ -71,7 +71,8 @@ def write_restructured(
     for index, code in enumerate(pieces[1::2]):
         glued = re.match(r"\w", plain[index + 1])  # as the plural of a name is
         plain[index] += f"``{code}``" + ("\\ " if glued else "")
-    lines[:] = "".join(plain).split("\n")
+    text = re.sub(r"(?m)(: )([A-Z])\.$", r"\1\\\2.", "".join(plain))  # "B." begins no list
+    lines[:] = text.split("\n")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
