@@ -21,9 +21,6 @@ html_title = "td3_robot"
 
 extensions = ["myst_nb", "mathml", "glossary_links"]
 exclude_patterns = ["_build"]
-# Pages of the former docs/ that wait for their place below; each goes when its text has moved.
-PLACED = {"index", "install", "results", "changelog", "collision", "physics", "robustness"}
-exclude_patterns += [p.name for p in (ROOT / "docs").glob("*.md") if p.stem not in PLACED]
 
 nitpicky = True
 suppress_warnings = [

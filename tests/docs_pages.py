@@ -78,9 +78,9 @@ def read_page(path: Path) -> Page:
 
 @functools.cache
 def site_pages() -> list[Page]:
-    """The pages of the site; those of the former docs/, without a type, are none."""
+    """The pages of the site, but for the generated ones."""
     paths = sorted(p for p in DOCS.rglob("*.md") if not {"_build", "api"} & {*p.parts})
-    return [page for page in map(read_page, paths) if page.front]
+    return [read_page(path) for path in paths]
 
 
 def reader_pages() -> list[Page]:

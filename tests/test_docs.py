@@ -9,13 +9,13 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import yaml
 from bs4 import BeautifulSoup
 
 from envs.controllers import BASELINES
 from envs.tasks.registry import list_tasks
 from td3_robot.config.help_text import format_value
 from td3_robot.config.schema import make_schema
+from tests.docs_pages import read_page
 from tests.support import ROOT
 from tests.test_docs_code import FLAGS
 
@@ -129,9 +129,7 @@ def test_everything_that_can_be_named_has_an_entry():
 
 def test_a_page_of_the_site_has_a_type():
     for page in SITE:
-        text = page.read_text()
-        if text.startswith("---\n"):  # the pages that wait for their place have none
-            assert yaml.safe_load(text.split("---\n")[1])["type"] in TYPES, page_name(page)
+        assert read_page(page).front.get("type") in TYPES, page_name(page)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
