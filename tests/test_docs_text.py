@@ -20,6 +20,7 @@ README = 450  # words
 CHANGELOG = 600
 BUDGET = 1000  # words of a page whose front matter has no `budget`
 IN_ALL = 25_000
+GENERATED = {"gallery"}  # by docs/make_gallery.py
 PRIVATE = {  # words that only this project's authors would read as they are meant: what to write
     r"guarded|behind (the|a|its) guard": "with the safety shield enabled",
     r"scripted (pick|push)": "scripted expert",
@@ -77,7 +78,7 @@ def test_a_page_keeps_its_budget_of_words(page):
 
 def test_all_pages_keep_theirs():
     assert read_page(ROOT / "CHANGELOG.md").words <= CHANGELOG
-    assert sum(page.words for page in PAGES) <= IN_ALL
+    assert sum(page.words for page in PAGES if page.path.stem not in GENERATED) <= IN_ALL
 
 
 @pytest.mark.parametrize(
