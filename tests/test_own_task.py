@@ -122,8 +122,8 @@ def test_it_is_trained_evaluated_and_reported(tmp_path, monkeypatch):
     assert "panda: hover" in page
 
 
-def test_the_scripts_know_it_from_the_module_that_is_named(tmp_path, hover):
-    """In processes of their own; without the name it is unknown, with a wrong one that is said."""
+def test_the_scripts_know_it_from_the_module_that_is_named(tmp_path, hover, in_process):
+    """In processes of their own, since this one knows it; without the name it is unknown, with a wrong one that is said."""
     place = {"cwd": tmp_path, "env": os.environ | {"PYTHONPATH": str(Path(hover.__file__).parent)}}
 
     def run(*words):
@@ -141,6 +141,6 @@ def test_the_scripts_know_it_from_the_module_that_is_named(tmp_path, hover):
     assert run(evaluate_py, *asked, "--plugins", "hover", "--report", "report").returncode == 0
     replays = re.findall(r"evaluate.py [^<]*--swift", (tmp_path / "report/index.html").read_text())
     assert replays and all("--plugins hover" in command for command in replays)
-    missing = run(evaluate_py, *asked, "--plugins", "hoover")
-    assert missing.returncode == 2
-    assert missing.stderr == "error: plugins: cannot import 'hoover': No module named 'hoover'\n"
+    code, _, err = in_process(tmp_path, "evaluate", *asked, "--plugins", "hoover")
+    assert code == 2
+    assert err == "error: plugins: cannot import 'hoover': No module named 'hoover'\n"

@@ -188,7 +188,8 @@ def test_products_are_of_the_precision_that_was_asked_for(tmp_path, in_process):
 # Stopping and going on
 
 SMALL = (
-    *("--threads", "1", "--num_envs", "16", "--steps", "8_000", "--save_every", "0.1"),
+    *("--threads", "1", "--num_envs", "16", "--steps", "8_000"),
+    *("--randomize", "none", "--updates_per_step", "1"),
     *(
         "--evaluation.every",
         "4_000",
@@ -216,10 +217,11 @@ def test_ctrl_c_loses_nothing(tmp_path):
     """Stopped before its first evaluation and after it, a run ends exactly as one that nobody
     stopped.
     """
-    assert train(tmp_path, *SMALL, "--run", "whole")[::2] == (0, "")
+    slow = (*SMALL, "--updates_per_step", "4")  # so that Ctrl-C comes before the evaluation
+    assert train(tmp_path, *slow, "--run", "whole")[::2] == (0, "")
     whole, cut = tmp_path / "checkpoints" / "whole", tmp_path / "checkpoints" / "cut"
 
-    process = start(tmp_path, *SMALL, "--run", "cut")
+    process = start(tmp_path, *slow, "--run", "cut", "--save_every", "0.3")
     code, out, err = interrupt_when(process, (cut / "last" / "trainer_state").exists)
     assert (code, err) == (130, "")
     stopped = re.fullmatch(
