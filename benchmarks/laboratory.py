@@ -38,6 +38,7 @@ CLASSICAL = {  # task -> best classical controller
     "pick_place": "pick+guard",
     "pick_turned": "pick+guard",
     "push": "push",
+    "stack": "pick+guard",
     "insert": "insert_spiral",
 }
 WORLDS = {
