@@ -54,7 +54,7 @@ Some combinations are missing:
 - `reach_avoid` needs collision capsules, which `ur5`, `kinova_gen3` and `jaco` do not have.
 - Interbotix arms: their cube tasks are not drawn yet; with a 2F-85, their workspace has no goal for a cube.
 - `jaco` at `track`, `kinova_gen3` at `pick_turned` and `push`, and all of `ur5`: their models come from git, which was not reachable.
-- `stack` and `insert` are not drawn yet.
+- `stack`, `insert` and `reach_moving` are not drawn yet.
 """  # noqa: E501
 
 

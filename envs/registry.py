@@ -9,7 +9,6 @@ from envs.arm_env.arm_env import ArmEnv
 from envs.config.assignments import parse_assignments
 from envs.config.disturbance_options import DISTURBANCES
 from envs.config.env_options import KINEMATIC, EnvOptions
-from envs.controllers.guard import GuardConstants
 from envs.robots import Robot, make_robot
 from envs.simulation.disturbances import Disturbances
 from envs.simulation.engine import Engine
@@ -96,7 +95,7 @@ def make(
     env = ArmEnv(
         made, chosen, num_envs, device, seed, *how, engine=moved_by, disturbances=disturbances
     )
-    env.guard_constants = GuardConstants(stops=guard_stops)
+    env.guard_constants = replace(env.guard_constants, stops=guard_stops)
     return env
 
 

@@ -165,7 +165,7 @@ class Moment:
 
 def get_obstacles(scene: Scene) -> Obstacles:
     """Return the obstacles in B scenes; none of a kind that a task does not have."""
-    return Obstacles(*(scene.get(name) for name in ("spheres", "boxes", "walls")))
+    return Obstacles(**{name: scene.get(name) for name in Obstacles.__dataclass_fields__})
 
 
 def make_moment(world: World, state: SimState, scene: Scene, steps: Tensor) -> Moment:

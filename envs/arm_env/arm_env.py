@@ -11,7 +11,7 @@ from envs.arm_env.observed_state import predict_command_start, predict_half_peri
 from envs.arm_env.reset_buffer import AsyncResetBuffer, ResetBatch, ResetBuffer
 from envs.arm_env.time_limits import TimeLimits, sample_first_lengths
 from envs.collision import Nearest
-from envs.controllers.guard import DEFAULTS, GuardConstants, guard_action
+from envs.controllers.guard import GuardConstants, guard_action
 from envs.robots import Robot
 from envs.simulation.calibration import measured_scene, measured_tcp
 from envs.simulation.disturbances import Disturbances, DisturbedEngine
@@ -90,7 +90,7 @@ class ArmEnv:
         self.task = task
         self.sparse = sparse
         self.guard = guard
-        self.guard_constants: GuardConstants = DEFAULTS
+        self.guard_constants: GuardConstants = task.guard_constants
         self._training = training
         self.num_envs = num_envs
         self.device = torch.device(device)
@@ -307,7 +307,11 @@ class ArmEnv:
 
     def _guard_command(self, joints: Tensor) -> Tensor:
         """Return the command (B, n) as the guard changes it."""
-        nearest_at = functools.partial(self.task.find_nearest_at, self.world, self.moment)
+
+        def nearest_at(q: Tensor, seconds: float) -> Nearest:
+            then = self.task.predict(self.moment, seconds)
+            return self.task.find_nearest_at(self.world, then, q)
+
         near = self.find_nearest()
         state = self.moment.state
         return guard_action(self.model, state, joints, near, nearest_at, self.guard_constants)

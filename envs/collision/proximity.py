@@ -9,7 +9,7 @@ from envs.collision.capsules import CollisionModel, Followers
 from envs.collision.geometry import dot, segment_gap
 from envs.collision.obstacles import Obstacles
 from envs.collision.queries import compute_body_frames, gather_pairs, place_segments
-from envs.collision.surroundings import MOST, measure_surroundings
+from envs.collision.surroundings import MOST, arrange_velocities, measure_surroundings
 
 
 @dataclass(frozen=True)
@@ -21,10 +21,13 @@ class Nearest:
         distance: (B, L + 1) of the link to the nearest obstacle or the ground, at the end the least
             of all checked pairs; at most `MOST` [m].
         gradient: (B, L + 1, n) of that by the joint positions, 0 where it is `MOST` [m/rad or m/m].
+        drift: (B, L + 1) its rate of change by the obstacles' motion alone [m/s]; None where no
+            velocities are known.
     """
 
     distance: Tensor
     gradient: Tensor
+    drift: Tensor | None = None
 
 
 def link_clearance(
@@ -70,6 +73,8 @@ def nearest(
     joint's screw (o_j x z_j, z_j) with the line (u, x x u), so that both points of a pair, which
     lie on one line, need it once.
 
+    An obstacle that moves at v changes the distance at -u . v.
+
     The gripper is taken to stand still. Arguments as for `link_clearance`; frames: see
     `queries.clearance`.
     """
@@ -97,7 +102,13 @@ def nearest(
     rates = rates * joints * (distance < MOST)[:, None]
     if model.followers is not None:
         rates = _pass_to_leaders(model.followers, rates, model.chain.n)
-    return Nearest(distance.T, rates.permute(2, 0, 1))
+    drift = None
+    if obstacles is not None and obstacles.are_moving:
+        v = arrange_velocities(obstacles, ground, distances)
+        towards = dot(u[:, :-1], v.gather(1, (best % count).expand(3, -1, -1)))
+        drift = torch.cat((-towards, torch.zeros_like(own))) * (distance < MOST)
+        drift = drift.T
+    return Nearest(distance.T, rates.permute(2, 0, 1), drift)
 
 
 def _pass_to_leaders(followers: Followers, rates: Tensor, n: int) -> Tensor:

@@ -95,6 +95,31 @@ def measure_surroundings(
     )
 
 
+def arrange_velocities(obstacles: Obstacles, ground: float | None, like: Tensor) -> Tensor:
+    """Return velocities (3, M, B) in the order of `measure_surroundings`, 0 of what stands [m/s].
+
+    Args:
+        like: its distances (K, M, B).
+    """
+    B = like.shape[2]
+
+    def arrange(shapes: Tensor | None, velocities: Tensor | None) -> Tensor:
+        count = 0 if shapes is None else shapes.shape[1]
+        if velocities is None:
+            return like.new_zeros(3, count, B)
+        return velocities.permute(2, 1, 0).expand(-1, -1, B)
+
+    return torch.cat(
+        (
+            like.new_zeros(3, 1 if ground is None else 2, B),
+            arrange(obstacles.spheres, obstacles.sphere_velocities),
+            arrange(obstacles.walls, None),
+            arrange(obstacles.boxes, obstacles.box_velocities),
+        ),
+        1,
+    )
+
+
 def _measure_ground(
     model: CollisionModel, frames: list[Tensor], p: Tensor, d: Tensor, height: float
 ) -> tuple[Tensor, Tensor, Tensor]:

@@ -47,7 +47,7 @@ def guard_action(
     bound: SimState,
     action: Tensor,
     near: Nearest,
-    nearest_at: Callable[[Tensor], Nearest],
+    nearest_at: Callable[[Tensor, float], Nearest],
     constants: GuardConstants = DEFAULTS,
 ) -> Tensor:
     """Return the action nearest to a given one that lets every distance be braked to `stop`.
@@ -59,7 +59,7 @@ def guard_action(
         bound: the arms half a period ahead, see `bound_for`.
         action: (B, n) in [-1, 1].
         near: their distances there.
-        nearest_at: finds the distances at other joint positions (B, n).
+        nearest_at: finds the distances at other joint positions (B, n), some seconds later.
 
     Returns:
         (B, n) in [-1, 1].
@@ -70,7 +70,7 @@ def guard_action(
     qd = torch.clamp(action.clamp(-1.0, 1.0) * model.qdlim, *within)
     spaces = make_brakes(model, near, k.stop, k.share)
     qd = project_agmon(spaces, qd, weight, within, k.sweeps)
-    spaces &= make_lookahead(nearest_at(bound.q + qd * model.dt), qd, k.least, model.dt)
+    spaces &= make_lookahead(nearest_at(bound.q + qd * model.dt, model.dt), qd, k.least, model.dt)
     changed = project_agmon(spaces, qd, weight, within, k.sweeps) / model.qdlim
     if k.stops:
         return keep_stop(model, bound, changed, nearest_at, k.least)
@@ -81,7 +81,7 @@ def keep_stop(
     model: SimModel,
     bound: SimState,
     action: Tensor,
-    nearest_at: Callable[[Tensor], Nearest],
+    nearest_at: Callable[[Tensor, float], Nearest],
     least: float,
 ) -> Tensor:
     """Return the action if the arm can still stop after it; otherwise brake all joints.
@@ -100,10 +100,10 @@ def keep_stop(
     """
     action = action.clamp(-1.0, 1.0)
     clear = torch.ones_like(action[:, 0], dtype=torch.bool)
-    for q in iter_stop(model, bound, action * model.qdlim):
-        clear &= nearest_at(q).distance.amin(1) >= least
+    for period, q in enumerate(iter_stop(model, bound, action * model.qdlim)):
+        clear &= nearest_at(q, (0.5 + period) * model.dt).distance.amin(1) >= least
     now = bound.q - 0.5 * model.dt * bound.qd
-    touches = nearest_at(now).distance.amin(1) <= 0
+    touches = nearest_at(now, -0.5 * model.dt).distance.amin(1) <= 0
     brake = _slow_down(bound.qd, model.dqd) / model.qdlim
     return torch.where((clear | touches)[:, None], action, brake)
 

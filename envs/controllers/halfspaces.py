@@ -23,6 +23,7 @@ Damper = tuple[float, float, float]  # stop [m or rad], influence [m or rad], ga
 Bounds = tuple[Tensor, Tensor]  # lowest and highest velocities of joints, (B, n) [rad/s or m/s]
 
 LEAST_RATE = 1e-6  # least change of a distance in a period for the joints to brake it [m/s]
+RETREAT = 0.5  # share of the joints' speeds with which an arm recedes from what comes near
 _RAD_PER_METRE = 10.0  # of a joint that slides, for its damper
 _LEAST_EFFECT = 1e-9  # least effect on a distance of joint motion that leaves the TCP alone
 
@@ -66,15 +67,31 @@ def make_joint_dampers(
     return -limit_speed(q - qlim[0]), limit_speed(qlim[1] - q)
 
 
-def make_distance_dampers(near: Nearest, around: Damper, own: Damper) -> HalfSpaces:
+def make_distance_dampers(near: Nearest, around: Damper, own: Damper, qdlim: Tensor) -> HalfSpaces:
     """Return dampers of each link to obstacles and the ground, and of the arm to itself, which is
     the last row of a `Nearest`.
+
+    Args:
+        qdlim: (n,) speed limits of the joints, for obstacles that move.
     """
     allowed = (
         compute_damped_speed(near.distance[:, :-1], *around),
         compute_damped_speed(near.distance[:, -1:], *own),
     )
-    return HalfSpaces(-near.gradient, torch.cat(allowed, 1))
+    return HalfSpaces(-near.gradient, add_drift(torch.cat(allowed, 1), near, qdlim))
+
+
+def add_drift(allowed: Tensor, near: Nearest, qdlim: Tensor) -> Tensor:
+    """Return the speeds (B, k) at which the arm may let distances fall, of those at which they may
+    fall by the motion of arm and obstacles together.
+
+    Where an obstacle comes nearer than that, the arm has to recede: at most at `RETREAT` of what
+    its joints can do, since a link near the base can hardly make way.
+    """
+    if near.drift is None:
+        return allowed
+    most = RETREAT * (near.gradient.abs() * qdlim).sum(2)
+    return torch.where(near.drift == 0, allowed, torch.maximum(allowed + near.drift, -most))
 
 
 def make_brakes(model: SimModel, near: Nearest, stop: float, share: float) -> HalfSpaces:
@@ -90,7 +107,8 @@ def make_brakes(model: SimModel, near: Nearest, stop: float, share: float) -> Ha
     braking = share * slowing.sum(2)  # [m/s] a period
     room = near.distance - stop
     stopping = compute_stopping_speed(room.clamp_min(0.0), braking.clamp_min(LEAST_RATE), model.dt)
-    return HalfSpaces(-near.gradient, torch.where(room > 0, stopping, room / model.dt))
+    allowed = torch.where(room > 0, stopping, room / model.dt)
+    return HalfSpaces(-near.gradient, add_drift(allowed, near, model.qdlim))
 
 
 def make_lookahead(ahead: Nearest, qd: Tensor, least: float, dt: float) -> HalfSpaces:

@@ -109,10 +109,14 @@ class Neo:
     def _compute_dampers(self) -> HalfSpaces:
         """Return the dampers to obstacles, the ground and the arm itself."""
         near = self._surroundings()
-        near = Nearest(_double(near.distance), _double(near.gradient))
-        return make_distance_dampers(
-            near, self._constants.obstacle_damper, self._constants.self_damper
+        near = Nearest(
+            _double(near.distance),
+            _double(near.gradient),
+            None if near.drift is None else _double(near.drift),
         )
+        k = self._constants
+        qdlim = _double(self._env.model.qdlim)
+        return make_distance_dampers(near, k.obstacle_damper, k.self_damper, qdlim)
 
 
 def _double(x: Tensor) -> Tensor:

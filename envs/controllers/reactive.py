@@ -70,7 +70,9 @@ def compute_reactive_velocity(
     """
     error = compute_pose_error(moment)
     velocity = compute_tcp_velocity(moment, constants.gain)
-    dampers = make_distance_dampers(near, constants.obstacle_damper, constants.self_damper)
+    dampers = make_distance_dampers(
+        near, constants.obstacle_damper, constants.self_damper, model.qdlim
+    )
     qd = solve_with_dampers(
         moment.J[:, : error.shape[1]], error, velocity, dampers, constants.effort, sweeps
     )

@@ -27,6 +27,8 @@ SCENE = {
     "spheres": "centre and radius, m, in the base frame; spare ones at x, y, z = 1000 m",
     "boxes": "centre, half sides, m, and unit quaternion wxyz, in the base frame; spare as spheres",
     "walls": "unit normal and offset along it, m, in the base frame; spare ones at offset -1000 m",
+    "sphere_velocities": "velocities of the spheres, m/s, in the base frame; 0 of spare ones",
+    "box_velocities": "velocities of the boxes, m/s, in the base frame; 0 of spare ones",
     "solution": "joint positions that solve the goal, rad or m; work them out once for each goal",
     "via": "joint positions of the corner on the path to the solution, rad or m",
     "wrench": "external force, N, and moment, Nm, on the gripper at the TCP, in the base frame",

@@ -1,9 +1,10 @@
-"""Motion planner: paths of two straight legs in joint space among static obstacles.
+"""Motion planner: paths of two straight legs in joint space among obstacles.
 
 Once for each episode, inverse kinematics finds joint positions with the TCP at the goal, corners
 are sampled around the straight lines to them, and the fastest free path is taken, with its corner
 cut as far as it stays free. The sampled corners are always the same, so that a scene has the same
-path on every machine. On sampling-based planners see LaValle, "Planning Algorithms", 2006,
+path on every machine. Obstacles that move are where they will be when the arm gets there, as
+their velocities tell. On sampling-based planners see LaValle, "Planning Algorithms", 2006,
 chapter 5.
 """
 
@@ -41,6 +42,8 @@ POINTS = 14  # configurations on a leg in the close check
 NEAR = 5e-3  # greatest distance of a solution from the goal [m]
 FIRST = 4  # number of paths in the coarse check, relative to the close one
 TIGHTER = 8  # positions between a corner and the straight line that it may move to
+PACE = 0.6  # assumed mean share of the fastest joint's speed limit, among obstacles that move
+FORESIGHT = 0.5  # time for which obstacles are taken to go on as they do [s]
 BARRED = 1e3  # penalty in the duration of a path without clearance, and for each metre it lacks [s]
 
 
@@ -128,9 +131,11 @@ def _solve_goals(
     wanted = goal.repeat_interleave(starts, 0)
     found, _, left = solve_pose(world.model.chain, world.model.qlim, begin.flatten(0, 1), wanted)
     found = unwind(world, begin[:, :1], found.view(B, starts, n)).flatten(0, 1)
-    lacks = MARGIN - clearance(
-        world.capsules, found, obstacles.select_rows(_repeat_rows(B, starts, q)), GROUND
-    )
+    each = obstacles.select_rows(_repeat_rows(B, starts, q))
+    if obstacles.are_moving:
+        time = compute_duration(world, found - begin[:, :1].expand(-1, starts, -1).flatten(0, 1))
+        each = each.move(time.clamp_max(FORESIGHT)[:, None])
+    lacks = MARGIN - clearance(world.capsules, found, each, GROUND)
     fault = torch.where(lacks < 0, 0.0, BARRED * (1.0 + lacks)) + torch.where(
         left < NEAR, 0.0, BARRED * (1.0 + left)
     )
@@ -157,7 +162,32 @@ def _compute_clearance(
         (torch.lerp(q[:, None].expand_as(via), via, share), torch.lerp(via, ends, share[:-1]))
     )
     each = obstacles.select_rows(_repeat_rows(B, K, q).repeat(len(legs)))
+    if obstacles.are_moving:
+        first, second = (
+            compute_duration(world, b - a)[None] for a, b in ((q[:, None], via), (via, ends))
+        )
+        time = torch.cat((share[..., 0] * first, first + share[:-1, ..., 0] * second))
+        each = each.move(time.clamp_max(FORESIGHT).view(-1, 1))
     return clearance(world.capsules, legs.flatten(0, 2), each, GROUND).view(len(legs), B, K).amin(0)
+
+
+def compute_duration(world: World, motion: Tensor) -> Tensor:
+    """Return the assumed duration (...) of joint motions (..., n) [s]."""
+    return (motion.abs() / world.model.qdlim).amax(-1) / PACE
+
+
+def is_path_free(
+    world: World, q: Tensor, via: Tensor, solution: Tensor, obstacles: Obstacles
+) -> Tensor:
+    """Return whether paths from q over via to solutions, (B, n) each, keep `MARGIN`, (B,) bool."""
+    ends = solution[:, None]
+    room = _compute_clearance(world, q, via[:, None], ends, obstacles, POINTS)[:, 0]
+    if not obstacles.are_moving:
+        at_end = clearance(world.capsules, solution, obstacles, GROUND)
+        return torch.minimum(room, at_end) > MARGIN
+    time = compute_duration(world, via - q) + compute_duration(world, solution - via)
+    then = obstacles.move(time.clamp_max(FORESIGHT)[:, None])
+    return torch.minimum(room, clearance(world.capsules, solution, then, GROUND)) > MARGIN
 
 
 def _repeat_rows(rows: int, times: int, like: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ from envs.kinematics.rotations import build_rotations
 from envs.world import World
 from td3_robot.vec_env import draw_normal, draw_uniform
 
+KINDS = ("spheres", "boxes", "walls")  # in the order of `Obstacles.kinds`
 # Slots of each kind of obstacle.
 SPHERES = 3
 BOXES = 2
@@ -103,8 +104,10 @@ def draw_obstacles(
         The detours for which there are obstacles, and these, with spare slots parked at `FAR`.
     """
     proposed = propose(world, detour, spread, generator)
-    line = _sample_line(world, detour)
-    chosen, fits = _choose(proposed, _is_roughly_clear(world, detour, proposed, path_margin), line)
+    line = sample_line(world, detour)
+    clear = _is_roughly_clear(world, detour, proposed, path_margin)
+    best, fits = choose_proposals(proposed, clear, line)
+    chosen = select_obstacles(proposed, best)
     blocks = compute_point_distances(line, chosen).amin(0).T < IN_THE_WAY
     rows = (fits & blocks).any(1)
     detour = detour[rows]
@@ -113,21 +116,30 @@ def draw_obstacles(
     blocks = blocks[rows]
 
     ends = torch.stack((detour.start, detour.solution))
-    fits &= (_compute_clearances(world, ends, chosen) > margin) & (
-        _compute_clearances(world, detour.sample_points(), chosen) > path_margin
+    fits &= (compute_clearances(world, ends, chosen) > margin) & (
+        compute_clearances(world, detour.sample_points(), chosen) > path_margin
     )
     blocks &= fits
+    spheres, walls, boxes = draw_number(fits, blocks, generator)
+    rows = blocks.any(1)
+    return detour[rows], park(chosen, spheres, boxes, walls).select_rows(rows)
+
+
+def draw_number(fits: Tensor, blocks: Tensor, generator: torch.Generator) -> tuple[Tensor, ...]:
+    """Draw how many obstacles there are, and return which spheres, walls and boxes stay.
+
+    Args:
+        fits, blocks: (B, M) bool, whether each may stay, and is in the way.
+    """
     shares = torch.tensor(NUMBERS, device=fits.device, dtype=torch.float32)
     wanted = 1 + torch.multinomial(shares.expand(len(fits), -1), 1, generator=generator)
     first = blocks & (blocks.cumsum(1) == 1)  # one that blocks always stays
     lot = draw_uniform(generator, *fits.shape) + 2.0 * (~fits) - 1.0 * first
     stays = fits & (lot.argsort(1).argsort(1) < wanted)
-    spheres, walls, boxes = stays.split((SPHERES, WALLS, BOXES), 1)
-    rows = blocks.any(1)
-    return detour[rows], park(chosen, spheres, boxes, walls).select_rows(rows)
+    return stays.split((SPHERES, WALLS, BOXES), 1)
 
 
-def _sample_line(world: World, detour: Detour) -> Tensor:
+def sample_line(world: World, detour: Detour) -> Tensor:
     """Return points (3, P, B) on the straight line from the TCP's start to its goal."""
     first, last = (
         kinematics.fkine(world.model.chain, q)[:, :3, 3].T[:, None]
@@ -151,8 +163,9 @@ def _is_roughly_clear(
     return fits
 
 
-def _choose(proposed: Obstacles, fits: Tensor, line: Tensor) -> tuple[Obstacles, Tensor]:
-    """Choose one of the proposals for each slot, and return whether it fits (B, M).
+def choose_proposals(proposed: Obstacles, fits: Tensor, line: Tensor) -> tuple[Tensor, Tensor]:
+    """Choose one of the proposals for each slot, and return which, and whether it fits, both
+    (B, M) in the order of `obstacle_distances`.
 
     For the first slot of each kind it is the fitting one that blocks most, for the others any.
     """
@@ -160,18 +173,27 @@ def _choose(proposed: Obstacles, fits: Tensor, line: Tensor) -> tuple[Obstacles,
     chosen = []
     found = []
     counts = [PROPOSALS * slots for slots in (SPHERES, WALLS, BOXES)]
-    spheres, boxes, walls = proposed.kinds
-    kinds = (spheres, walls, boxes)
-    for value, fit, block in zip(kinds, fits.split(counts, 1), score.split(counts, 1)):
+    for fit, block in zip(fits.split(counts, 1), score.split(counts, 1)):
         fit = fit.unflatten(1, (-1, PROPOSALS))
         block = block.unflatten(1, (-1, PROPOSALS))
         block = torch.cat((block[:, :1], torch.zeros_like(block[:, 1:])), 1)
-        best = torch.where(fit, block, -torch.inf).argmax(2)[:, :, None]
-        chosen.append(
-            value.unflatten(1, fit.shape[1:]).take_along_dim(best[:, :, :, None], 2)[:, :, 0]
-        )
+        chosen.append(torch.where(fit, block, -torch.inf).argmax(2))
         found.append(fit.any(2))
-    return Obstacles(chosen[0], chosen[2], chosen[1]), torch.cat(found, 1)
+    return torch.cat(chosen, 1), torch.cat(found, 1)
+
+
+def select_obstacles(proposed: Obstacles, chosen: Tensor) -> Obstacles:
+    """Return the obstacles of the proposals that `choose_proposals` chose."""
+    spheres, walls, boxes = chosen.split((SPHERES, WALLS, BOXES), 1)
+    kinds = zip(proposed.kinds, (spheres, boxes, walls))
+    return Obstacles(*(select_slots(value, best) for value, best in kinds))
+
+
+def select_slots(values: Tensor, chosen: Tensor) -> Tensor:
+    """Return the chosen rows (B, slots, ...) of proposals' values (B, slots * PROPOSALS, ...)."""
+    each = values.unflatten(1, (-1, PROPOSALS))
+    best = chosen.view(*chosen.shape, *[1] * (each.ndim - 2))
+    return each.take_along_dim(best, 2)[:, :, 0]
 
 
 def compute_point_distances(points: Tensor, obstacles: Obstacles) -> Tensor:
@@ -262,15 +284,13 @@ def _sample_walls(first: Tensor, last: Tensor, count: int, generator: torch.Gene
     return torch.cat((normal, ends.amin(0) - sample_uniform(WALL_GAP, *shape, **here)), 2)
 
 
-def _compute_clearances(world: World, q: Tensor, obstacles: Obstacles) -> Tensor:
+def compute_clearances(world: World, q: Tensor, obstacles: Obstacles) -> Tensor:
     """Compute the least clearance (B, M) between the arm at q (P, B, n) and each obstacle, in the
     order of `obstacle_distances`.
     """
     least = []
     for some in q.split(max(1, CACHE_ROWS // max(1, q.shape[1]))):
-        everywhere = Obstacles(
-            *(value.repeat(len(some), 1, 1) for value in vars(obstacles).values())
-        )
+        everywhere = Obstacles(*(value.repeat(len(some), 1, 1) for value in obstacles.kinds))
         p, d = compute_segments(world.capsules, some.flatten(0, 1))
         found = obstacle_distances(world.capsules, p, d, everywhere).amin(0)  # (M, P' B)
         least.append(found.unflatten(1, (len(some), -1)).amin(1).T)

@@ -12,8 +12,16 @@ from envs.kinematics.rotations import from_vector, to_matrix, to_quaternion
 from envs.simulation.engine import OBJECT, SUPPORT, Scene
 from envs.simulation.force_sensors import measure_forces
 
-_POINTS = ("goal", OBJECT, SUPPORT, "path", "spheres", "boxes")  # what begins with a place
-_VECTORS = ("goal_velocity",)
+_POINTS = (
+    "goal",
+    OBJECT,
+    SUPPORT,
+    "path",
+    "spheres",
+    "boxes",
+    "strokes",
+)  # they begin with a place
+_VECTORS = ("goal_velocity", "sphere_velocities", "box_velocities")
 
 
 def make_pose_error(offset: Tensor, turn: Tensor) -> Tensor:
@@ -54,11 +62,16 @@ def displace_scene(scene: Scene, T: Tensor) -> Scene:
     R = T[:, :3, :3]
     p = T[:, :3, 3]
     moved = {name: _displace_points(scene[name], R, p) for name in _POINTS if name in scene}
-    moved |= {name: (R @ scene[name][:, :, None])[:, :, 0] for name in _VECTORS if name in scene}
+    moved |= {name: _turn_vectors(scene[name], R) for name in _VECTORS if name in scene}
     if "walls" in scene:
         normal = scene["walls"][:, :, :3] @ R.mT
         moved["walls"] = torch.cat((normal, scene["walls"][:, :, 3:] + (normal @ p[:, :, None])), 2)
     return {**scene, **moved}
+
+
+def _turn_vectors(values: Tensor, R: Tensor) -> Tensor:
+    """Turn vectors (B, 3) or (B, count, 3)."""
+    return (R @ values[:, :, None])[:, :, 0] if values.ndim == 2 else values @ R.mT
 
 
 def _displace_points(values: Tensor, R: Tensor, p: Tensor) -> Tensor:

@@ -97,7 +97,7 @@ class ReachAvoid(Reach):
                 scene = {
                     "goal": compute_goals(world, detour),
                     "start": detour.start,
-                    **vars(obstacles),
+                    **dict(zip(scenes.KINDS, obstacles.kinds)),
                 }
                 return {**scene, **self._plan_path(world, detour.start, scene)}
         clear = float(clearance(world.capsules, world.home[None], ground=GROUND))

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from envs.collision import Nearest, clearance, compile_collision, find_collision_model, nearest
 from envs.config.env_options import ENGINES
+from envs.controllers.guard import DEFAULTS, GuardConstants
 from envs.robots import Robot
 from envs.simulation.bodies import PhysicsSpec
 from envs.simulation.engine import OBJECT, Command, SimState, compile_robot
@@ -116,6 +117,8 @@ class Task:
     move_gain: ClassVar[float] = 4.0
     # Parts of the scene that `plan_episode` returns.
     plan_keys: ClassVar[tuple[str, ...]] = ()
+    # The guard's constants.
+    guard_constants: ClassVar[GuardConstants] = DEFAULTS
     # Share of a training's episodes that get a new scene, see `ScenePool`.
     fresh_scenes: ClassVar[float] = 1.0
 

@@ -81,8 +81,14 @@ def put(task: Task, world: World, moment: Moment, name: str, T_bh: np.ndarray) -
     else:
         kind, number = name.split(" ")
         rows = scene[_OBSTACLES[kind]].clone()
+        moved = place - rows[0, int(number), :3]
         rows[0, int(number), :3] = place
         changed = {_OBSTACLES[kind]: rows}
+        if "strokes" in scene:  # of spheres, then boxes: it goes on along a line beside its own
+            strokes = scene["strokes"].clone()
+            first = scene["spheres"].shape[1] if kind == "box" else 0
+            strokes[0, first + int(number)] += moved
+            changed["strokes"] = strokes
     scene = {**scene, **changed}
     return task.sense(
         world, replace(moment, scene={**scene, **task.plan_episode(world, moment.state, scene)})

@@ -9,7 +9,7 @@ import numpy as np
 from td3_robot.deploy.errors import DeployError
 from td3_robot.deploy.planning import make_planner
 from td3_robot.deploy.robot.description import Robot
-from td3_robot.deploy.robot.obstacles import KINDS
+from td3_robot.deploy.robot.obstacles import KINDS, VELOCITIES, move_obstacles
 from td3_robot.deploy.runtime.latency_compensation import LatencyCompensator
 
 FILE = "policy.onnx"  # in a run's folder
@@ -199,6 +199,7 @@ class Policy:
             ahead[CLOCK] = scene[CLOCK] + self.latency
         if "goal_velocity" in scene:
             ahead["goal"] = scene["goal"] + self.latency * scene["goal_velocity"]
+        ahead |= move_obstacles(scene, self.latency)
         carry = self._carry
         if carry is None or "held" not in scene:
             return *self._compensator(q, qd, driver, self._now), ahead
@@ -220,7 +221,8 @@ class Policy:
         known = self.scene
         if "obstacles" in scene and any(name in known for name in KINDS):
             around = scene.pop("obstacles")
-            scene |= around.fill_slots({name: known[name] for name in KINDS if name in known})
+            slots = {name: known[name] for name in (*KINDS, *VELOCITIES) if name in known}
+            scene |= around.fill_slots(slots)
         needed = [name for name in known if name not in self._planner.names]  # the rest is planned
         if set(scene) not in (set(needed), set(known)):
             raise DeployError(self._explain_scene(set(scene), needed))

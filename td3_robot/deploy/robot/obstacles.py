@@ -10,6 +10,8 @@ import numpy as np
 from td3_robot.deploy.errors import DeployError
 
 KINDS = {"spheres": 4, "boxes": 10, "walls": 4}  # of obstacles, and how many numbers each has
+# Velocities of kinds that may move, and of which kind each is.
+VELOCITIES = {"sphere_velocities": "spheres", "box_velocities": "boxes"}
 FAR = 1e3  # [m] where the spare obstacles of a policy are parked, as in envs/collision/obstacles.py
 
 
@@ -23,12 +25,15 @@ class Obstacles:
         walls: (W, 4) unit normal, and the surface's offset along it [m]: solid where normal . x <=
             offset.
         ground: height of a horizontal plane [m], or None; links that stand on it do not count.
+        sphere_velocities, box_velocities: (S, 3), (N, 3) [m/s]; left out, they stand.
     """
 
     spheres: np.ndarray = field(default_factory=lambda: np.zeros((0, 4)))
     boxes: np.ndarray = field(default_factory=lambda: np.zeros((0, 10)))
     walls: np.ndarray = field(default_factory=lambda: np.zeros((0, 4)))
     ground: float | None = None
+    sphere_velocities: np.ndarray | None = None
+    box_velocities: np.ndarray | None = None
 
     def __post_init__(self):
         for name, size in (("spheres", 4), ("boxes", 10), ("walls", 4)):
@@ -37,6 +42,15 @@ class Obstacles:
             if value.ndim != 2 or value.shape[1] != size or not np.isfinite(value).all():
                 raise DeployError(
                     f"{name} must be finite with shape (count, {size}), got shape {value.shape}"
+                )
+            object.__setattr__(self, name, value)
+        for name, kind in VELOCITIES.items():
+            shape = (len(getattr(self, kind)), 3)
+            given = getattr(self, name)
+            value = np.zeros(shape) if given is None else np.asarray(given, float).reshape(-1, 3)
+            if value.shape != shape or not np.isfinite(value).all():
+                raise DeployError(
+                    f"{name} must be finite with shape {shape}, got shape {value.shape}"
                 )
             object.__setattr__(self, name, value)
         for name, part in (("boxes", self.boxes[:, 6:]), ("walls", self.walls[:, :3])):
@@ -85,11 +99,22 @@ class Obstacles:
         return {name: _park(name, getattr(self, name), *size) for name, size in slots.items()}
 
 
+def move_obstacles(scene: Mapping[str, np.ndarray], seconds: float) -> dict[str, np.ndarray]:
+    """Return the spheres and boxes of a scene as they will be, at their velocities."""
+    moved = {}
+    for name, kind in VELOCITIES.items():
+        if name in scene:
+            moved[kind] = scene[kind].copy()
+            moved[kind][:, :3] += seconds * scene[name]
+    return moved
+
+
 def _park(name: str, value: np.ndarray, count: int, size: int) -> np.ndarray:
     if len(value) > count:
         raise DeployError(f"the policy knows at most {count} {name}, got {len(value)}")
     spare = np.zeros((count - len(value), size))
-    spare[:, 3 if name == "walls" else slice(0, 3)] = -FAR if name == "walls" else FAR
+    if name in KINDS:
+        spare[:, 3 if name == "walls" else slice(0, 3)] = -FAR if name == "walls" else FAR
     spare[:, {"walls": 2, "boxes": 6}.get(name, slice(0))] = 1.0  # a direction is one
     return np.concatenate((value, spare))
 

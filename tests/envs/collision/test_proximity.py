@@ -51,7 +51,7 @@ def in_float64(model):
 
 
 def doubled(obstacles: Obstacles) -> Obstacles:
-    return Obstacles(*(value.double() for value in vars(obstacles).values()))
+    return Obstacles(*(value.double() for value in obstacles.kinds))
 
 
 # A segment and a box
@@ -132,7 +132,7 @@ def test_each_link_has_its_own_distance(panda):
 
 def to_obstacles(points: np.ndarray, obstacles: Obstacles) -> np.ndarray:
     """The least signed distance (B,) of points (B, N, 3) to any of their obstacles."""
-    spheres, boxes, walls = (value.double().numpy() for value in vars(obstacles).values())
+    spheres, boxes, walls = (value.double().numpy() for value in obstacles.kinds)
     near = [
         np.linalg.norm(points[:, :, None] - spheres[:, None, :, :3], axis=3)
         - spheres[:, None, :, 3]
@@ -217,7 +217,7 @@ def test_nothing_waits_for_the_device(panda):
     """On the meta device a tensor has no values: whoever asks for one raises."""
     robot, model = panda
     q, obstacles = draw(robot, 8).to("meta"), random_obstacles(8)
-    obstacles = Obstacles(*(value.to("meta") for value in vars(obstacles).values()))
+    obstacles = Obstacles(*(value.to("meta") for value in obstacles.kinds))
     assert nearest(model.to("meta"), q, obstacles, 0.0).gradient.shape == (
         8,
         len(model.links) + 1,

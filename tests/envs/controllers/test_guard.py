@@ -46,7 +46,7 @@ def state_of(world, count, seed=0):
     )
 
 
-def nothing(q):
+def nothing(q, seconds=0.0):
     """What is near to arms (B, n) in empty space."""
     return Nearest(torch.full((len(q), 1), 10.0), torch.zeros(len(q), 1, 7))
 
@@ -93,7 +93,7 @@ def test_what_it_gives_is_within_reach_whatever_is_near(world):
         for _ in range(2)
     )
     qd = (
-        guard_action(world.model, bound, random_actions(200, 5), near, lambda q: ahead)
+        guard_action(world.model, bound, random_actions(200, 5), near, lambda q, seconds: ahead)
         * world.model.qdlim
     )
     lower, upper = find_reachable_velocities(world.model, bound)
@@ -115,7 +115,9 @@ def test_a_joint_that_turns_towards_a_wall_stops_before_it(world, factor):
         state = step(
             model,
             state,
-            guard_action(model, bound, action, near, lambda q: nearest(world.collision, q, wall)),
+            guard_action(
+                model, bound, action, near, lambda q, seconds: nearest(world.collision, q, wall)
+            ),
         )
         least.append(float(nearest(world.collision, state.q, wall).distance.min()))
     assert 0.0 < min(least) < 0.02
@@ -151,7 +153,12 @@ def test_the_end_of_the_period_counts_too(world):
     action = torch.tensor([[0.5, 0, 0, 0, 0, 0, 0]])
     state = make_rest_state(model, world.home[None])
     safe = guard_action(
-        model, state, action, nothing(state.q), lambda q: ahead, GuardConstants(least=0.005)
+        model,
+        state,
+        action,
+        nothing(state.q),
+        lambda q, seconds: ahead,
+        GuardConstants(least=0.005),
     )
     assert_close((action - safe)[0, 0] * model.qdlim[0], torch.tensor(0.3))
     assert_close(safe[0, 1:], torch.zeros(6))
@@ -252,3 +259,34 @@ def test_a_guard_for_an_arm_whose_shape_is_not_known_is_refused():
         ConfigError, match="no collision geometry; write .* with: python -m envs.collision.fitting"
     ):
         envs.make(str(DATA / "gantry.urdf"), "reach", guard=True)
+
+
+def test_an_arm_makes_way_for_what_comes_if_the_guard_knows_its_speed(world):
+    """A ball comes to the hand of a resting arm at 0.2 m/s: a guard that takes it to stand lets it
+    touch, one that knows its velocity keeps away from it.
+    """
+    model = world.model
+    tcp = envs.kinematics.fkine(model.chain, world.home[None])[0, :3, 3]
+    ball = torch.cat((tcp + torch.tensor([0.25, 0.0, 0.0]), torch.tensor([0.05])))[None, None]
+    velocity = torch.tensor([[[-0.2, 0.0, 0.0]]])
+
+    def find_least(known):
+        state = make_rest_state(model, world.home[None])
+        least = 10.0
+        for number in range(20):
+            there = Obstacles(ball, sphere_velocities=velocity).move(number * model.dt)
+            true = nearest(world.collision, state.q, there)
+            least = min(least, float(true.distance[:, :-1].min()))
+            seen = there.move(0.5 * model.dt)
+            seen = seen if known else Obstacles(seen.spheres)
+            bound = bound_for(model, state)
+
+            def nearest_at(q, seconds, seen=seen):
+                return nearest(world.collision, q, seen.move(seconds))
+
+            near = nearest(world.collision, bound.q, seen)
+            action = guard_action(model, bound, torch.zeros(1, 7), near, nearest_at)
+            state = step(model, state, action)
+        return least
+
+    assert find_least(known=True) > 0.004 > find_least(known=False)

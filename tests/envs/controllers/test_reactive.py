@@ -39,7 +39,10 @@ def random_problem(env, count, distances, seed=0, rows=3):
 
 def dampers(distance, gradient):
     return make_distance_dampers(
-        Nearest(distance, gradient), DEFAULTS.obstacle_damper, DEFAULTS.self_damper
+        Nearest(distance, gradient),
+        DEFAULTS.obstacle_damper,
+        DEFAULTS.self_damper,
+        torch.ones(gradient.shape[2]),
     )
 
 

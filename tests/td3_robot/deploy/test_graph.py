@@ -27,6 +27,10 @@ PAIRS = {
     ("panda", "reach"): {"goal"},
     ("panda", "reach_pose"): {"goal", "solution"},
     ("panda", "reach_avoid"): {"goal", "spheres", "boxes", "walls", "via", "solution", "passed"},
+    ("panda", "reach_moving"): {
+        *("goal", "spheres", "boxes", "walls", "via", "solution", "passed"),
+        *("sphere_velocities", "box_velocities"),
+    },
     ("panda", "track"): {"goal", "goal_velocity"},
     ("panda", "pick_place"): {"goal", "object", "held"},
     ("panda", "push"): {"goal", "object"},
@@ -34,7 +38,9 @@ PAIRS = {
     ("ur5e", "reach"): {"goal"},
 }
 # What 32 bits make of a column: near singularities the inverse of resolved rates rounds coarsely.
-OBSERVATION = dict.fromkeys(("track", "push", "pick_place", "stack", "reach_avoid"), 2e-3)
+OBSERVATION = dict.fromkeys(
+    ("track", "push", "pick_place", "stack", "reach_avoid", "reach_moving"), 2e-3
+)
 
 
 def export_fresh(path: Path, name: str, task: str) -> tuple:

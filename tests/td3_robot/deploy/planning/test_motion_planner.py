@@ -49,7 +49,7 @@ def test_it_is_the_simulators(env):
     world = replace(env.world, model=replace(double(env.model), chain=chain), collision=collision)
     q, around = (
         env.state.q.double(),
-        Around(*(x.double() for x in vars(get_obstacles(env.scene)).values())),
+        Around(*(x.double() for x in get_obstacles(env.scene).kinds)),
     )
     via, solution = simulated(world, q, env.goal.double(), around)
     found = [PathFollower(robot)(q[row].numpy(), told(env, row)) for row in range(COUNT)]
