@@ -13,6 +13,9 @@ from td3_robot.networks.torch_internals import load_onednn_linear
 # multiplications; with fewer the cost of the call itself makes torch's own product the faster one
 _SMALL = 1 << 19
 _LARGE = 1 << 23  # from here on products in bfloat16 are worth two casts
+# inputs of a first layer: torch's own product of few takes less, up to so many multiplications
+_NARROW = 32
+_NARROW_LIMIT = 1 << 21
 
 
 @functools.cache
@@ -51,15 +54,23 @@ def is_exporting() -> bool:
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor, relu: bool = False) -> Tensor:
     """Compute x W^T + b of x (B, in), rectified if asked: `linear` without autograd."""
-    if _is_suited(x, weight):
+    if _is_suited(x, weight) and not _is_narrow(x, weight):
         return _multiply(x.contiguous(), weight, bias, "relu" if relu else "none")
     y = F.linear(x, weight, bias)
     return y.relu_() if relu else y
 
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:
-    """Compute a b, (M, K) times (K, N); slow unless both are contiguous or transposes of such."""
-    return _multiply(a, b.t(), None, "none") if _is_suited(a, b.t()) else a @ b
+    """Compute a b, (M, K) times (K, N); slow unless both are contiguous or transposes of such.
+
+    The gradient of a first layer's weights, where a is a transpose and N is small, takes oneDNN
+    half the time as (b^T a^T)^T, with the same sums in the same order.
+    """
+    if not _is_suited(a, b.t()):
+        return a @ b
+    if b.shape[1] <= _NARROW and a.shape[0] >= 2 * _NARROW and not a.is_contiguous():
+        return _multiply(b.t(), a, None, "none").t().contiguous()
+    return _multiply(a, b.t(), None, "none")
 
 
 def _multiply(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:
@@ -87,6 +98,15 @@ def _is_suited(x: Tensor, weight: Tensor) -> bool:
     large = x.numel() * weight.shape[0] >= _SMALL and x.ndim == 2 and x.is_cpu
     is_float = x.dtype == weight.dtype == torch.float32
     return large and is_float and find_faster_linear() is not None
+
+
+def _is_narrow(x: Tensor, weight: Tensor) -> bool:
+    """Tell whether torch's own product is the faster one of a layer with few inputs.
+
+    Its sums have the same order as oneDNN's, but in the lower precisions, which round operands.
+    """
+    small = x.shape[1] <= _NARROW and x.numel() * weight.shape[0] <= _NARROW_LIMIT
+    return small and torch.get_float32_matmul_precision() == "highest"
 
 
 class _Linear(torch.autograd.Function):

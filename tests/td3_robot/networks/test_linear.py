@@ -162,3 +162,12 @@ def test_layers_without_bias_and_of_mixed_types_are_nn_linear_s():
     assert torch.equal(linear(x, bare), bare(x))
     with pytest.raises(RuntimeError, match="dtype"):
         linear(x, nn.Linear(256, 256).double())
+
+
+def test_gradients_of_narrow_layers_are_laid_out_as_their_weights():
+    """The optimizer's fused step reads them in the order of memory."""
+    torch.manual_seed(0)
+    grad, x = torch.randn(300, 128), torch.randn(300, 20)
+    found = module.matmul(grad.t(), x)
+    assert found.is_contiguous()
+    torch.testing.assert_close(found.double(), grad.double().t() @ x.double(), atol=1e-4, rtol=1e-5)
