@@ -42,10 +42,6 @@ nb_execution_raise_on_error = True
 nb_execution_timeout = 600
 nb_merge_streams = True
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # of its kernel: threads stall on a busy machine
-if os.name == "posix":  # its kernel opens no port
-    from jupyter_client.connect import ConnectionFileMixin
-
-    ConnectionFileMixin.transport.default_value = "ipc"
 
 html_theme = "furo"
 html_static_path = ["_static"]
