@@ -11,6 +11,7 @@ from envs.arm_env.arm_env import ArmEnv
 from envs.robots import make_robot
 from envs.simulation.disturbances import Disturbances
 from envs.simulation.latency_estimator import LONGEST, LatencyEstimator
+from envs.tasks.episodes import ScenePool
 from envs.tasks.registry import make_task
 from tests.envs.playing import leaves, play, same, tensors
 
@@ -160,6 +161,7 @@ def test_the_bank_treats_each_arm_as_one_alone():
 @pytest.mark.parametrize("task", ["reach", "track", "pick_place", "reach_avoid"])
 def test_right_estimates_foresee_what_a_known_latency_does(monkeypatch, task, latency):
     """Shares of a control step for each arm, and the one of a common latency."""
+    monkeypatch.setattr(ScenePool, "BLOCK", 1024)  # for speed
     known = make(4, task, latency=latency)
     found = make(4, task, latency=latency, estimate_latency=True)
     monkeypatch.setattr(

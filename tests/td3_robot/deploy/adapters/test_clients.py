@@ -16,7 +16,7 @@ import pytest
 
 from td3_robot.deploy import DeployError, Robot, measure_latency
 from td3_robot.deploy.adapters import ArmProcess
-from tests.support import ROOT
+from tests.support import ROOT, wait_for
 
 pytestmark = pytest.mark.clients
 INSTALL = "pip install 'td3-robot[franka-sim,ur,ros2]'"
@@ -38,15 +38,6 @@ def need(*packages: str) -> None:
     missing = [name for name in packages if importlib.util.find_spec(name) is None]
     if missing:
         pytest.skip(f"{', '.join(missing)} not installed: {INSTALL}")
-
-
-def wait_for(check, seconds: float = 20.0):
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        if found := check():
-            return found
-        time.sleep(0.005)
-    raise AssertionError("it did not come")
 
 
 class Server:
