@@ -214,7 +214,7 @@ def test_only_an_arm_that_touches_something_now_may_move_where_no_stop_is_clear(
     qd = 0.2 * model.qdlim[None]
     bound = SimState(q + 0.5 * model.dt * qd, qd, torch.zeros(1))
 
-    def nearest_at(ahead):
+    def nearest_at(ahead, seconds):
         inside = (ahead - q).abs().amax(1, keepdim=True) > 1e-6
         return Nearest(torch.where(inside | touches_now, -0.01, 0.1), torch.zeros(1, 1, 7))
 
