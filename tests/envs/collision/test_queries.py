@@ -29,6 +29,7 @@ from envs.collision.pairs import choose_pairs
 from envs.collision.queries import CACHE_ROWS
 from envs.kinematics import compile_ets
 from envs.robots import Robot, make_robot
+from envs.robots.body import take_links
 from td3_robot.errors import ConfigError
 
 
@@ -208,7 +209,9 @@ def planar_arm(reach: float) -> Robot:
     chain = compile_ets(ets)
     qlim = np.array([[-3.0, -reach, -reach, -reach], [3.0, reach, reach, reach]])
     home, box = np.array([0.0, 0.1, 0.1, 0.1]), np.array([[-4.0, -4.0, -1.0], [4.0, 4.0, 1.0]])
-    return Robot("planar", rtb.Robot(ets), chain, home, qlim, np.ones(4), None, box, None)
+    model = rtb.Robot(ets)
+    limits = (home, qlim, np.ones(4), None, box, None)
+    return Robot("planar", lambda: model, take_links(model), chain, *limits)
 
 
 def compiled(robot: Robot, radius: float):
