@@ -155,7 +155,10 @@ def _search_least(
     least, where = sampled.min(0)
     closest = q[where]  # (P, n)
     for spread in ROUNDS:
-        for pairs in (least > MARGIN).nonzero()[:, 0].split(PAIRS_AT_A_TIME):
+        apart = (least > MARGIN).nonzero()[:, 0]
+        if not len(apart):  # which splits into one empty part
+            break
+        for pairs in apart.split(PAIRS_AT_A_TIME):
             noise = torch.stack([draw_normal(generator, ROUND_SAMPLES, len(lower)) for _ in pairs])
             around = torch.clamp(
                 closest[pairs, None] + noise * spread * (upper - lower), lower, upper
