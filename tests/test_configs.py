@@ -177,13 +177,13 @@ def test_what_there_is_to_name_is_listed_with_a_word_on_each():
     from envs.robots.make import robot_names
 
     there = {
-        "robots": robot_names(),
-        "tasks": TASKS,
-        "grippers": gripper_names(),
-        "baselines": ["random", *BASELINES],
+        "robots": robot_names,
+        "tasks": lambda: TASKS,
+        "grippers": gripper_names,
+        "baselines": lambda: ["random", *BASELINES],  # with those that tasks bring
     }
     for what, names in there.items():
         lines = [line.split(maxsplit=1) for line in list_choices(what)]
-        assert sorted(name for name, _ in lines) == sorted(names) and all(
+        assert sorted(name for name, _ in lines) == sorted(names()) and all(
             len(text) > 9 for _, text in lines
         )
