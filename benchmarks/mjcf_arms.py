@@ -3,11 +3,12 @@
     python benchmarks/mjcf_arms.py menagerie/franka_fr3/fr3.xml --source "Menagerie 1b2c3d4"
     python benchmarks/mjcf_arms.py "aloha.xml --base left/base_link" "so101.xml --velocity 4.7"
 
-An arm is a file with the options that train.py needs for it. Each training is a cold `train.py`
-of the task's preset; the policy is measured by evaluate.py on episodes that it never trained on
-(seed 12345), where it is trained and in contact physics by the file's own masses, servos and
-friction. The rows go to mjcf_arms.csv in benchmarks/results, in place of those of the same arm and
-task.
+An arm is a file with the options that train.py needs for it. `reach_pose` needs capsules beside it
+(`python -m envs.collision.fitting`), which its guard keeps apart. Each training is a cold run of
+train.py with the task's preset; the policy is measured by evaluate.py on episodes that it never
+trained on (seed 12345), where it is trained and in contact physics by the file's own masses, servos
+and friction. The rows go to mjcf_arms.csv in benchmarks/results, in place of those of the same arm
+and task.
 """
 
 import argparse
