@@ -6,12 +6,15 @@ import gc
 import os
 import signal
 from pathlib import Path
+from unittest import mock
 
 import filelock
 import hypothesis
 import pytest
 import torch
 
+from envs.controllers import BASELINES
+from envs.tasks import registry
 from td3_robot.errors import NotFiniteError
 from td3_robot.utils.console import exit_code
 from td3_robot.vec_env import Step, draw_uniform
@@ -35,6 +38,14 @@ def pytest_collection_finish() -> None:
 def pytest_unconfigure() -> None:
     """Let all be found at the end, or the binding of roboticstoolbox warns of leaks."""
     gc.unfreeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forget_registrations():
+    """Leave the lists of tasks and controllers as a test file found them."""
+    registry.list_tasks()
+    with mock.patch.dict(registry._tasks), mock.patch.dict(BASELINES):
+        yield
 
 
 class PointEnv:

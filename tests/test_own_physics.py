@@ -13,7 +13,7 @@ import torch
 import envs
 from envs.arm_env.fingerprint import env_fingerprint
 from envs.config.env_options import EnvOptions
-from envs.controllers import BASELINES, make_baseline, register_controller
+from envs.controllers import make_baseline, register_controller
 from envs.evaluation.evaluation import Evaluation
 from envs.simulation.bodies import AllowedContact, Body, Geom, PhysicsSpec
 from envs.simulation.disturbances import Disturbances
@@ -139,7 +139,7 @@ def press(tmp_path_factory):
     module = sys.modules["press"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     yield module
-    del sys.modules["press"], BASELINES["press"]
+    del sys.modules["press"]
 
 
 @pytest.fixture(scope="module")

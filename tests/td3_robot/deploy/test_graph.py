@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -95,13 +94,11 @@ def test_it_is_the_simulators(name, task, tmp_path, exported):
 def test_a_task_of_ones_own_is_exported(tmp_path, monkeypatch):
     """That of docs/tutorials/your-task.md, as it is built there."""
     files = read_files(read_page(ROOT / "docs/tutorials/your-task.md"))
-    code = files["hover.py"]
-    values = files["hover.yaml"]
-    (tmp_path / "hover.py").write_text(code.replace('"hover"', '"hover_exported"'))
-    (tmp_path / "hover.yaml").write_text(values)
+    code = files["hover.py"].replace('"hover"', '"hover_exported"')
+    (tmp_path / "hover_exported.py").write_text(code)
+    (tmp_path / "hover_exported.yaml").write_text(files["hover.yaml"])
     monkeypatch.syspath_prepend(tmp_path)
-    sys.modules.pop("hover", None)
-    importlib.import_module("hover")
+    importlib.import_module("hover_exported")
     env, agent = export_fresh(tmp_path / "policy.onnx", "panda", "hover_exported")
     policy = Policy.load(tmp_path / "policy.onnx")
     assert set(policy.scene) == {"goal"}
