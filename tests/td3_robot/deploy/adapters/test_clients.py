@@ -155,11 +155,12 @@ def test_an_arm_whose_loop_dies_or_hangs_comes_to_rest(server, tmp_path, how):
 def test_a_robot_that_dies_or_hangs_in_motion_is_told_in_bounded_time(server, how):
     """States cease, and `stop()` returns, though calls of the client may hang."""
     arm = server.connect()
+    wait_for(arm.read)  # nodes of ROS 2 find each other within 2 s
     joints = len(server.joints)
     for step in range(50):
         arm.send(np.full(joints, min(0.001 * step, 0.03)))
         time.sleep(0.01)
-    wait_for(arm.read)
+    assert arm.read() is not None
     server.process.send_signal(how)
     time.sleep(0.1)
     came = 0
