@@ -14,6 +14,7 @@ from envs.config.yaml_values import CONFIGS, check_keys, parse_numbers, read_val
 from envs.robots import Robot
 from envs.robots.gripper import Gripper
 from envs.robots.links import is_drawn
+from envs.robots.robot import name_arm
 from td3_robot.errors import ConfigError
 
 CAPSULES = CONFIGS / "collision"
@@ -23,11 +24,12 @@ def find_capsule_file(robot: Robot) -> Path:
     """Return the file of an arm's capsules: configs/collision/NAME.yaml, or next to its URDF.
 
     A user's panda.urdf is not the registered Panda, so it has a file of its own,
-    panda.urdf.collision.yaml.
+    panda.urdf.collision.yaml. Of several arms in a file, each has one with the name of its base.
     """
     if robot.file is None:
         return CAPSULES / f"{robot.name}.yaml"
-    return robot.file.with_name(f"{robot.file.name}.collision.yaml")
+    name = name_arm(robot.file, *robot.chosen.get("base", ()))
+    return robot.file.with_name(f"{name}.collision.yaml")
 
 
 def find_gripper_file(gripper: Gripper) -> Path:
@@ -84,6 +86,8 @@ def format_fitting(robot: Robot) -> str:
     words = [robot.name if robot.file is None else str(robot.file)]
     if robot.file is not None and robot.file.suffix == ".xml" and robot.tcp_link is not None:
         words += ["--tcp", robot.tcp_link]  # several frames of an MJCF file could be it
+    for option, values in robot.chosen.items():
+        words += [f"--{option}", *values]
     hand = robot.gripper
     if hand is not None and hand.file is None and not find_gripper_file(hand).is_file():
         words += ["--gripper", hand.name]

@@ -91,7 +91,20 @@ def make_robot_from_file(
         physics=arm.physics,
         file=Path(path),
         tcp_link=arm.tcp_link,
+        chosen=_format_choices(base, velocity, xacro or {}),
     )
+
+
+def _format_choices(
+    base: str | None, velocity: Sequence[float], xacro: Mapping[str, object]
+) -> dict[str, list[str]]:
+    """Format what was chosen of a file as options of a command line, each with its words."""
+    words = {
+        "base": [] if base is None else [base],
+        "velocity": [str(limit) for limit in velocity],
+        "xacro": [f"{key}={value}" for key, value in xacro.items()],
+    }
+    return {option: values for option, values in words.items() if values}
 
 
 def _make_rtb(name: str, arm: UrdfArm | MjcfArm, flange: str, hand: Gripper | None) -> Any:

@@ -2,7 +2,7 @@
 
 import atexit
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,8 @@ class Robot:
         file: the URDF or xacro file that it was made from; None for a registered robot.
         tcp_link: the link of that file that is the TCP, or carries the gripper; None for a
             registered robot.
+        chosen: what else was chosen of that file, as options of a command line: `base`, `velocity`
+            and `xacro`, each with its words.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Robot:
     physics: Physics = field(default_factory=Physics)
     file: Path | None = None
     tcp_link: str | None = None
+    chosen: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self):
         shapes = dict.fromkeys(("home", *_LIMITS), (self.n,)) | {
@@ -112,6 +115,11 @@ class Robot:
             raise ConfigError(
                 f"{self.owner}: workspace has a lower corner that is not below the upper"
             )
+
+
+def name_arm(file: Path, base: str | None = None) -> str:
+    """Name an arm after its file, and after its base where one was chosen among several."""
+    return file.name if base is None else f"{file.name}.{base.replace('/', '.')}"
 
 
 @functools.cache

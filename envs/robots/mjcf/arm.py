@@ -110,7 +110,7 @@ def load_mjcf(
     indices = [names.joints.index(joint.name) for joint in joints]
     gripper = None
     if grip:
-        tree, gripper, notices = attach_gripper(file, names, tree, grips, tcp)
+        tree, gripper, notices = attach_gripper(file, names, tree, grips, tcp, base)
         for notice in notices:
             warn_once(f"{tree.source}: {notice}")
     moving = [joint.name for joint in joints]

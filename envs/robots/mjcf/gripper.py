@@ -11,6 +11,7 @@ from envs.robots.mjcf.frames import make_pose
 from envs.robots.mjcf.hand import Hand, NoHand, find_hand, list_joints_below
 from envs.robots.mjcf.names import Names
 from envs.robots.mjcf.pads import Fingers, make_pads, measure_fingers
+from envs.robots.robot import name_arm
 from envs.robots.urdf.tree import Joint, Link, Pose, Tree, join_names, make_tree
 
 BASE = "gripper"  # of a gripper, after the name of the link that carries it
@@ -57,7 +58,12 @@ def find_grips(file: CompiledFile, names: Names, tree: Tree) -> tuple[Tree, list
 
 
 def attach_gripper(
-    file: CompiledFile, names: Names, tree: Tree, grips: list[Grip], tcp: str
+    file: CompiledFile,
+    names: Names,
+    tree: Tree,
+    grips: list[Grip],
+    tcp: str,
+    base: str | None = None,
 ) -> tuple[Tree, Gripper | None, list[str]]:
     """Attach the fingers on the link that carries the TCP, if they move as one and are driven.
 
@@ -87,7 +93,7 @@ def attach_gripper(
                 f"--tcp {grip.frame} is"
             )
     gripper = Gripper(
-        name=f"{Path(file.source).name}.gripper",
+        name=f"{name_arm(Path(file.source), base)}.gripper",
         joints=tuple(f"{PREFIX}{joint.name}" for joint in hand.joints),
         drivers=hand.fingers,
         mimic=hand.mimic,

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import envs
-from envs.collision.files import find_gripper_file, format_fitting
+from envs.collision.files import find_capsule_file, find_gripper_file, format_fitting
 from envs.collision.fitting.__main__ import make_parser
 from envs.controllers import make_baseline
 from envs.robots.mjcf import load_mjcf
@@ -30,6 +30,10 @@ TENDON = """<tendon><fixed name="both"><joint joint="left" coef=".5"/><joint joi
 </fixed></tendon><actuator><general tendon="both" gainprm=".02" biastype="affine" biasprm="0 -100 -10"
 ctrlrange="0 255" forcerange="-80 80"/></actuator>"""
 SERVO = '<actuator><position joint="left" kp="200" kv="6" forcerange="-30 30"/></actuator>'
+
+TWO = """<mujoco><asset><model name="toy" file="toy.xml"/></asset><worldbody>
+<attach model="toy" body="base" prefix="l/"/>
+<body pos="1 0 0"><attach model="toy" body="base" prefix="r/"/></body></worldbody></mujoco>"""
 
 
 @pytest.fixture
@@ -270,11 +274,30 @@ def test_goals_are_where_the_arm_faces_at_home(write):
     assert ahead[0, 0] > 0.0 > behind[1, 0]
 
 
-def test_the_command_that_fits_its_capsules_names_the_tcp_and_no_gripper_of_ours(write):
+def test_the_command_that_fits_its_capsules_names_all_but_a_gripper_of_ours(write):
     """The file's own gripper comes with the file; whoever follows the message gets this robot."""
     path = write()
-    robot = envs.make_robot(path, tcp="tcp", velocity=(1.0,))
+    chosen = {"base": "base", "velocity": (1.0, 0.1 + 0.2)}
+    robot = envs.make_robot(path, tcp="tcp", **chosen)
     words = shlex.split(format_fitting(robot))
     assert words[:3] == ["python", "-m", "envs.collision.fitting"]
     asked = make_parser().parse_args(words[3:])
     assert (asked.robot, asked.tcp, asked.gripper) == (path, "tcp", None)
+    assert {"base": asked.base, "velocity": tuple(asked.velocity)} == chosen
+
+
+def test_two_arms_of_a_file_have_capsules_and_hands_of_their_own(write, tmp_path):
+    write()
+    path = tmp_path / "two.xml"
+    path.write_text(TWO)
+    found = []
+    for base in ("l/base", "r/base"):
+        robot = envs.make_robot(str(path), base=base, velocity=(1.0,))
+        found += [find_capsule_file(robot), find_gripper_file(robot.gripper)]
+    assert [file.name for file in found] == [
+        "two.xml.l.base.collision.yaml",
+        "two.xml.l.base.gripper.collision.yaml",
+        "two.xml.r.base.collision.yaml",
+        "two.xml.r.base.gripper.collision.yaml",
+    ]
+    assert {file.parent for file in found} == {tmp_path}
