@@ -20,6 +20,7 @@ from packaging.version import Version
 
 from envs.command_line import EvaluateFlags, TrainFlags
 from envs.config.env_options import EnvOptions
+from envs.tasks.registry import list_tasks
 from td3_robot.cli.arguments import _Start
 from td3_robot.config.run import Config
 from td3_robot.config.schema import Schema, make_schema
@@ -34,6 +35,17 @@ needs_fetch = pytest.mark.skipif(
     _HAS_MUJOCO and Version(importlib.metadata.version("mujoco")) >= Version("3.12"),
     reason="the extra fetch needs MuJoCo below 3.12",
 )
+
+
+def mark_slow(task: str, value: Any) -> Any:
+    """Return a parameter of a test, or its tuple, marked as slow for a task with slow steps."""
+    values = value if isinstance(value, tuple) else (value,)
+    return pytest.param(*values, marks=pytest.mark.slow if task == "reach_moving" else ())
+
+
+def each_task(*left_out: str) -> list[Any]:
+    """List the tasks of the kinematic engine as parameters of a test."""
+    return [mark_slow(task, task) for task in list_tasks("kinematic") if task not in left_out]
 
 
 def get_refusal(call, *args, **options) -> str:

@@ -7,11 +7,11 @@ import envs
 from envs.simulation.disturbances import Disturbances
 from envs.tasks.registry import list_tasks
 from tests.envs.playing import play, same, tensors
-from tests.support import set_default_dtype
+from tests.support import mark_slow, set_default_dtype
 
 DISTURBED = Disturbances(latency=0.03, latency_spread=0.02, servo_lag=0.05, noise=0.01)
 CASES = [
-    *((task, {}) for task in list_tasks("kinematic")),
+    *(mark_slow(task, (task, {})) for task in list_tasks("kinematic")),
     ("push", {"engine": "mujoco"}),
     ("reach", {"guard": True, "disturbances": DISTURBED}),
     ("pick_place", {"training": True, "sparse": True}),

@@ -26,17 +26,18 @@ from envs.tasks.episodes import ScenePool
 from envs.tasks.registry import find_task_class, list_tasks
 from td3_robot.errors import ConfigError, NotFiniteError
 from td3_robot.vec_env import GoalVecEnv
+from tests.support import each_task, mark_slow
 
 REACH = "td3_robot/PandaReach-v0"
 EVERY = [
     "td3_robot/PandaReachSparse-v0",
     *(
-        make_env_id("panda", task, kind)
+        mark_slow(task, make_env_id("panda", task, kind))
         for task in list_tasks("kinematic")
         for kind in ("", "goal")
     ),
 ]
-GOALS = [make_env_id("panda", task, "goal") for task in list_tasks("kinematic")]
+GOALS = [mark_slow(task, make_env_id("panda", task, "goal")) for task in list_tasks("kinematic")]
 every_id = pytest.mark.parametrize("env_id", EVERY)
 every_goal = pytest.mark.parametrize("env_id", GOALS)
 
@@ -163,7 +164,7 @@ def side_by_side(env, arms, steps: int):
         yield env.step(action.numpy()), arms.step(action)
 
 
-@pytest.mark.parametrize("task", list_tasks("kinematic"))
+@pytest.mark.parametrize("task", each_task())
 def test_goal_environments_show_the_arms_of_envs_make(task):
     env, arms = (
         gym.make_vec(make_env_id("panda", task, "goal"), num_envs=3),
@@ -212,7 +213,7 @@ def test_the_reward_is_that_of_the_goals_alone_however_many_at_once(env_id):
     assert (env.compute_reward(achieved, achieved + 0.1, None) == -1).all()
 
 
-@pytest.mark.parametrize("task", list_tasks("kinematic"))
+@pytest.mark.parametrize("task", each_task())
 def test_the_rest_of_the_observation_tells_nothing_of_the_goal_and_leaves_out_nothing_else(task):
     """Or else hindsight would leave the old goal to be seen. Along episodes in which things are
     grasped.

@@ -8,13 +8,14 @@ import torch
 import envs
 from envs.robots import make_robot, shipped_robots
 from envs.tasks import registry
-from envs.tasks.registry import find_task_class, list_tasks
+from envs.tasks.registry import find_task_class
 from td3_robot.errors import ConfigError
 from td3_robot.vec_env import VecEnv
+from tests.support import each_task
 
 
 @pytest.mark.parametrize("robot", shipped_robots())
-@pytest.mark.parametrize("task", list_tasks("kinematic"))
+@pytest.mark.parametrize("task", each_task())
 def test_every_robot_can_do_every_task(robot, task):
     """But a task that grasps is for those with a gripper whose pads are known."""
     hand = make_robot(robot).gripper

@@ -15,8 +15,9 @@ from envs.planning import contact_check as contact
 from envs.robots import make_robot
 from envs.simulation.engine import make_rest_state
 from envs.tasks.contact import compute_contact_terms
-from envs.tasks.registry import list_tasks, make_task
+from envs.tasks.registry import make_task
 from envs.world import GROUND, make_moment
+from tests.support import each_task
 
 # whose scenes say by which joint positions they can be solved
 WHERE_POSES_ARE = ("reach_pose", "reach_avoid")
@@ -93,7 +94,7 @@ def test_what_nearness_and_contact_cost():
 
 
 @pytest.mark.parametrize("robot", ["panda", "ur5e"])
-@pytest.mark.parametrize("task", list_tasks("kinematic"))
+@pytest.mark.parametrize("task", each_task())
 def test_every_episode_begins_free_of_contact(robot, task):
     env = envs.make(robot, task, num_envs=100, seed=4)
     env.moment = replace(env.moment, state=replace(env.state, qd=0.0 * env.state.qd))

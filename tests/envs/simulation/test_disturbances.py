@@ -10,11 +10,12 @@ from envs.arm_env.arm_env import ArmEnv
 from envs.robots import make_robot
 from envs.simulation.disturbances import SPEED_NOISE, Disturbances
 from envs.simulation.kinematic import bound_for
-from envs.tasks.registry import list_tasks, make_task
+from envs.tasks.registry import make_task
 from td3_robot import TD3
 from td3_robot.errors import ConfigError
 from td3_robot.evaluation.rollout import evaluate
 from tests.envs.playing import actions, leaves, play, same, tensors
+from tests.support import each_task
 
 DT = 0.05
 
@@ -67,7 +68,7 @@ def test_at_constant_speed_an_arm_is_behind_by_delay_and_lag_together(make, late
     assert_close(behind, (speed * (latency + lag)).expand(6, 7), rtol=2e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("task", list_tasks("kinematic"))
+@pytest.mark.parametrize("task", each_task())
 def test_what_is_foreseen_is_what_will_be(make, task):
     """Whatever is chosen from now on: arms, grippers and goals two steps ahead."""
     env = make(task, latency=2 * DT)

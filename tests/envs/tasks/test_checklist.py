@@ -24,12 +24,16 @@ from envs.tasks.registry import list_tasks, make_task
 from td3_robot.errors import ConfigError, NotFiniteError
 from td3_robot.vec_env import GoalVecEnv
 from tests.envs.playing import actions, leaves, play, same, tensors, to_goal
+from tests.support import each_task, mark_slow
 
 CASES = [*((robot, "reach") for robot in shipped_robots())]
 CASES += [("panda", task) for task in list_tasks("kinematic") if task != "reach"]
-everywhere = pytest.mark.parametrize(("robot", "task"), CASES)
+everywhere = pytest.mark.parametrize(
+    ("robot", "task"), [mark_slow(case[1], case) for case in CASES]
+)
 three_robots = pytest.mark.parametrize(
-    ("robot", "task"), [case for case in CASES if case[0] in ("panda", "ur5e", "wx250s")]
+    ("robot", "task"),
+    [mark_slow(case[1], case) for case in CASES if case[0] in ("panda", "ur5e", "wx250s")],
 )
 # A link that turns in place comes near to nothing by that, and only one scene in a hundred has a
 # ceiling; goals on the table have its height, and a joint with a level axis does not turn the hand
@@ -41,7 +45,7 @@ RARELY_CHANGING = {
     "push": {"goal", "joint_turn"},
     "stack": {"goal"},
 }
-every_task = pytest.mark.parametrize("task", list_tasks("kinematic"))
+every_task = pytest.mark.parametrize("task", each_task())
 
 
 @pytest.fixture(autouse=True)
