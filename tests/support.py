@@ -20,6 +20,7 @@ from packaging.version import Version
 
 from envs.command_line import EvaluateFlags, TrainFlags
 from envs.config.env_options import EnvOptions
+from envs.robots import shipped_robots
 from envs.tasks.registry import list_tasks
 from td3_robot.cli.arguments import _Start
 from td3_robot.config.run import Config
@@ -46,6 +47,18 @@ def mark_slow(task: str, value: Any) -> Any:
 def each_task(*left_out: str) -> list[Any]:
     """List the tasks of the kinematic engine as parameters of a test."""
     return [mark_slow(task, task) for task in list_tasks("kinematic") if task not in left_out]
+
+
+def mark_robot(robot: str, value: Any) -> Any:
+    """Return a parameter of a test, or its tuple, marked as slow for all robots but three."""
+    values = value if isinstance(value, tuple) else (value,)
+    marks = () if robot in ("panda", "ur5e", "wx250s") else pytest.mark.slow
+    return pytest.param(*values, marks=marks)
+
+
+def each_robot() -> list[Any]:
+    """List the robots that ship as parameters of a test."""
+    return [mark_robot(robot, robot) for robot in shipped_robots()]
 
 
 def get_refusal(call, *args, **options) -> str:

@@ -72,6 +72,7 @@ def place():
         yield place
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux")
 def test_a_killed_sweep_goes_on_and_repeats_nothing(tmp_path, place):
     """One trial after the other; the second is at work when the sweep is killed."""

@@ -87,6 +87,7 @@ def told(err: str) -> str:
     return line
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux")
 def test_a_job_that_loses_a_machine_or_a_process_goes_on(torchrun, tmp_path):
     """Two machines on loopback become one; then torchrun itself starts anew what it has lost. One

@@ -6,15 +6,15 @@ import pytest
 import torch
 
 import envs
-from envs.robots import make_robot, shipped_robots
+from envs.robots import make_robot
 from envs.tasks import registry
 from envs.tasks.registry import find_task_class
 from td3_robot.errors import ConfigError
 from td3_robot.vec_env import VecEnv
-from tests.support import each_task
+from tests.support import each_robot, each_task
 
 
-@pytest.mark.parametrize("robot", shipped_robots())
+@pytest.mark.parametrize("robot", each_robot())
 @pytest.mark.parametrize("task", each_task())
 def test_every_robot_can_do_every_task(robot, task):
     """But a task that grasps is for those with a gripper whose pads are known."""

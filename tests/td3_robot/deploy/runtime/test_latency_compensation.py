@@ -145,9 +145,9 @@ def test_what_cannot_have_been_sent_is_refused(command):
     ("task", "latency"),
     [
         ("reach", 0.05),
-        ("reach_pose", 0.087),
+        pytest.param("reach_pose", 0.087, marks=pytest.mark.slow),
         ("track", 0.02),
-        ("track", 0.025),
+        pytest.param("track", 0.025, marks=pytest.mark.slow),
         ("pick_place", 0.1),
     ],
 )
