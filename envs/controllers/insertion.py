@@ -1,8 +1,8 @@
 """Programs that put a peg into a hole by feel, as a programmer would write them.
 
-They have no state: where the arm is and what it feels decide what to do. All is computed in the
-hand's frame e, whose z is the approach. A program knows the assumed place of the hole, not the true
-one.
+They have no state of their own: where the arm is, what it feels, and how long and how far it has
+moved since it first pressed decide what to do. All is computed in the hand's frame e, whose z is
+the approach. A program knows the assumed place of the hole, not the true one.
 """
 
 import math
@@ -16,6 +16,11 @@ from envs.controllers.controlled import Controlled
 from envs.kinematics.least_squares import damped_least_squares
 from envs.world import Moment, World
 
+FELT = 1.5  # [N] that a peg which has met the surface presses with at least
+CAUGHT = 2e-4  # [m] deeper than there: the peg may be on the bevel, and searches
+SLOW = 0.25  # times as fast
+_PERIOD = 0.05  # [s] over which the speed along the spiral is taken
+
 
 @dataclass(frozen=True)
 class InsertConstants:
@@ -24,39 +29,38 @@ class InsertConstants:
     Attributes:
         fast, slow: speed far above the surface, and where contact may come [m/s].
         guard: height over the assumed surface below which the peg is slow [m].
-        in_depth: depth under the assumed surface from which the peg is in the hole [m].
+        in_depth: depth under the first contact from which the peg is in the hole [m].
         press, insert: force to press with while searching and while inserting [N].
         press_gain: speed per force that is missing [m/s/N].
         comply: speed aside per force from aside, in the hole [m/s/N]; turn_comply: turning speed
             per moment [rad/s/Nm].
         search: speed of the spiral [m/s]; pitch: distance of its turns [m]; widest: radius [m].
-        whirl: fastest turning of the spiral [rad/s]; lag: of the arm behind its commands, by which
-            it would widen the spiral [s].
-        blocked: force from aside at which the search stops [N].
-        friction: highest coefficient that is expected; more force from aside, by `sure` [N], comes
-            from a wall of the hole. edge: speed per force then [m/s/N].
+        whirl: fastest turning of the spiral [rad/s]; back: time of the way back to its start [s];
+            hold: speed per distance from it [1/s].
+        friction: highest coefficient that is expected; more force from aside, by `blocked` [N],
+            comes from an edge of the hole. edge: speed per force beyond that [m/s/N].
         gain: speed per distance [1/s]; damping: see `ResolvedRate` [m/rad].
         tilt: of the tilted strategy, about both axes of the hand [rad].
     """
 
     fast: float = 0.06
-    slow: float = 0.008
-    guard: float = 0.0015
-    in_depth: float = 0.002
-    press: float = 10.0
+    slow: float = 0.015
+    guard: float = 0.012
+    in_depth: float = 0.0012
+    press: float = 15.0
     insert: float = 25.0
-    press_gain: float = 2e-4
-    comply: float = 2e-4
+    press_gain: float = 6e-4
+    comply: float = 1e-3
     turn_comply: float = 0.05
-    search: float = 0.008
-    pitch: float = 0.0022
-    widest: float = 0.0045
+    search: float = 0.018
+    pitch: float = 0.0035
+    widest: float = 0.0065
     whirl: float = 12.0
-    lag: float = 0.04
+    hold: float = 1.0
+    back: float = 0.6
     friction: float = 0.5
-    sure: float = 2.0
-    blocked: float = 10.0
-    edge: float = 2.5e-4
+    blocked: float = 1.0
+    edge: float = 4e-3
     gain: float = 6.0
     damping: float = 0.02
     tilt: float = 0.1
@@ -75,6 +79,8 @@ class Feeling:
         turn: (B, 3) rotation vector to the assumed orientation [rad].
         corner: how much lower the lowest corner of the tilted peg is than its tip's middle [m].
         force, moment: (B, 3) on the hand, at the peg's tip [N, Nm].
+        searched: (B,) time of the search since the peg first pressed; 0 before [s].
+        sunk: (B,) how far the peg has moved along the approach since then [m].
     """
 
     aside: Tensor
@@ -83,6 +89,8 @@ class Feeling:
     corner: Tensor
     force: Tensor
     moment: Tensor
+    searched: Tensor
+    sunk: Tensor
 
     @property
     def press(self) -> Tensor:
@@ -109,7 +117,13 @@ def feel(moment: Moment, reach: float, depth: float, half: float) -> Feeling:
     at_tip = transform(moment.wrench[:, 3:]) - torch.linalg.cross(tip, force)
     turn = transform(moment.rotation_error)
     corner = half * turn[:, :2].abs().sum(1)
-    return Feeling(error[:, :2], error[:, 2] - depth, turn, corner, force, at_tip)
+    memory = (moment.scene["searched"], moment.scene["sunk"])
+    return Feeling(error[:, :2], error[:, 2] - depth, turn, corner, force, at_tip, *memory)
+
+
+def compute_search_rate(sunk: Tensor) -> Tensor:
+    """Compute how fast (B,) the time of a search runs for pegs that have sunk so far (B,) [m]."""
+    return torch.where(sunk > CAUGHT, SLOW, 1.0)
 
 
 def compute_straight(felt: Feeling, constants: InsertConstants = DEFAULTS) -> Tensor:
@@ -119,24 +133,37 @@ def compute_straight(felt: Feeling, constants: InsertConstants = DEFAULTS) -> Te
 
 def compute_spiral(felt: Feeling, constants: InsertConstants = DEFAULTS) -> Tensor:
     """Compute the twist (B, 6) that searches along a spiral while it presses [m/s, rad/s]."""
-    place = -felt.aside
-    radius = torch.linalg.vector_norm(place, dim=1, keepdim=True)
-    start = place.new_tensor([1.0, 0.0]).expand_as(place)
-    outward = torch.where(radius > 1e-4, place / radius.clamp_min(1e-6), start)
-    around = torch.stack((-outward[:, 1], outward[:, 0]), 1)
-    speed = (constants.whirl * radius).clamp(0.25 * constants.search, constants.search)
-    widening = constants.pitch / (2.0 * math.pi) - constants.lag * speed
-    share = (widening / radius.clamp_min(1e-5)).clamp(-0.9, 0.9)
-    share = torch.where(radius < constants.widest, share, -0.5)
-    search = speed * (share * outward + (1.0 - share.square()).sqrt() * around)
+    here = locate_on_spiral(felt.searched, constants)
+    there = locate_on_spiral(felt.searched + _PERIOD, constants)
+    along = compute_search_rate(felt.sunk)[:, None] * (there - here) / _PERIOD
     force = torch.linalg.vector_norm(felt.force[:, :2], dim=1, keepdim=True)
-    rubs = constants.friction * felt.press.clamp_min(0.0)[:, None] + 1.0
-    wall = ((force - rubs) / constants.sure).clamp(0.0, 1.0)  # more than friction explains
-    search = (1.0 - wall) * search + wall * constants.edge * felt.force[:, :2]
-    touching = (felt.press > 0.3 * constants.press)[:, None]
-    aside = torch.where(touching, search, torch.zeros_like(search))
-    press = constants.press + wall[:, 0] * (constants.insert - constants.press)
-    return _join(felt, constants, aside, _align(felt, constants), press)
+    most = constants.blocked + constants.friction * felt.press.clamp_min(0.0)[:, None]
+    over = (1.0 - most / force.clamp_min(1.0)).clamp_min(0.0)  # more than friction explains
+    away = constants.edge * over * felt.force[:, :2]
+    search = along + constants.hold * (here + felt.aside) + away
+    return _join(felt, constants, search, _align(felt, constants))
+
+
+def locate_on_spiral(seconds: Tensor, constants: InsertConstants = DEFAULTS) -> Tensor:
+    """Locate the search (B, 2) that began some seconds (B,) ago, around its start [m].
+
+    It turns at `whirl` until it has its speed, and then keeps it. From the widest turn it goes back
+    to the start, and begins again the other way round.
+    """
+    growth = constants.pitch / (2.0 * math.pi)
+    bend = constants.search / constants.whirl  # the radius from which on the speed is kept
+    begun = bend / (growth * constants.whirl)
+    area = 2.0 * growth * constants.search
+    ends = begun + (constants.widest**2 - bend**2) / area
+    rounds = (seconds / (ends + constants.back)).floor()
+    time = seconds - rounds * (ends + constants.back)
+    late = (time - begun).clamp(min=0.0, max=ends - begun)
+    radius = torch.where(
+        time < begun, growth * constants.whirl * time, (bend**2 + area * late).sqrt()
+    )
+    angle = (1.0 - 2.0 * (rounds % 2.0)) * radius / growth
+    radius = radius * (1.0 - (time - ends) / constants.back).clamp(0.0, 1.0)
+    return radius[:, None] * torch.stack((angle.cos(), angle.sin()), 1)
 
 
 def compute_tilted(felt: Feeling, constants: InsertConstants = DEFAULTS) -> Tensor:
@@ -146,7 +173,7 @@ def compute_tilted(felt: Feeling, constants: InsertConstants = DEFAULTS) -> Tens
     """
     lean = 0.5 * constants.press
     against = (-felt.force[:, :2]).amin(1)  # what both walls that the corner has found give
-    deep = (-felt.height / constants.in_depth).clamp(0.0, 1.0)
+    deep = (felt.sunk / constants.in_depth).clamp(0.0, 1.0)
     found = torch.maximum(deep, (against / (0.7 * lean)).clamp(0.0, 1.0))
     wanted = constants.tilt * (1.0 - found[:, None]) * felt.turn.new_tensor([1.0, -1.0, 0.0])
     turn = constants.gain * (felt.turn + wanted)
@@ -164,24 +191,15 @@ def _align(felt: Feeling, constants: InsertConstants) -> Tensor:
     return constants.gain * felt.turn
 
 
-def _join(
-    felt: Feeling,
-    constants: InsertConstants,
-    aside: Tensor,
-    turn: Tensor,
-    press: Tensor | None = None,
-) -> Tensor:
-    """Join the approach, the search of a program and the insertion to a twist (B, 6).
-
-    Args:
-        press: (B,) force to press with in the search [N]; None: the constant.
-    """
-    wanted = constants.press if press is None else press
-    above = (felt.height - felt.corner > constants.guard)[:, None]
-    inside = (felt.height < -constants.in_depth)[:, None]
+def _join(felt: Feeling, constants: InsertConstants, aside: Tensor, turn: Tensor) -> Tensor:
+    """Join the approach, the search of a program and the insertion to a twist (B, 6)."""
+    above = (felt.searched <= 0.0)[:, None]
+    inside = (felt.sunk > constants.in_depth)[:, None]
     room = felt.height - felt.corner - constants.guard
     approach = (constants.slow + constants.gain * room).clamp(constants.slow, constants.fast)
-    search = (constants.press_gain * (wanted - felt.press)).clamp(-constants.slow, constants.slow)
+    search = (constants.press_gain * (constants.press - felt.press)).clamp(
+        -constants.slow, constants.slow
+    )
     search = torch.where(felt.press > 1.0, search, constants.slow)
     force = (constants.press_gain * 4.0 * (constants.insert - felt.press)).clamp(-0.02, 0.02)
     insert = torch.where(felt.press > 5.0, force, constants.fast)

@@ -150,6 +150,8 @@ class PhysicsSpec:
             "joint_torque" (B, n), the external torques, the arm's model minus its motors [Nm or
             N]. Both are means over the control period.
         constants: of `Contacts`, in place of those of their file.
+        servo_stiffness, servo_damping: factors of the arm's servos: less than 1 for an arm that
+            yields, as joint impedance control lets it (libfranka's `setJointImpedance`).
 
     Raises:
         ConfigError: a name that does not exist, or is there twice.
@@ -159,8 +161,13 @@ class PhysicsSpec:
     contacts: tuple[AllowedContact, ...] = ()
     senses: tuple[str, ...] = ()
     constants: Mapping[str, float | Numbers] = field(default_factory=dict)
+    servo_stiffness: float = 1.0
+    servo_damping: float = 1.0
 
     def __post_init__(self):
+        for name in ("servo_stiffness", "servo_damping"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{name} must be positive, got {getattr(self, name)!r}")
         names = [body.name for body in self.bodies]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise ConfigError(f"body {twice!r} is there twice")

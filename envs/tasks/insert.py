@@ -46,6 +46,8 @@ class Insert(Task):
     A goal (7,) is the pose of the TCP with the peg at the bottom of the hole, as it is assumed. The
     scene also holds `hole` (7,), the true pose of the hole's mouth, `hole_friction` (), and `clock`
     (), the time since the start [s]: a policy without memory that sees it can search along a path.
+    `searched` () [s] and `sunk` () [m] remember the first contact, see `insertion.Feeling`; they
+    tell a surface from the hole where its height is not known.
 
     Attributes:
         shape: of peg and hole, "square" or "round".
@@ -66,6 +68,7 @@ class Insert(Task):
         shows_force: whether a policy sees what is felt.
         stiffness: time constant of the contacts of the physics [s].
         timestep: of the physics [s].
+        servo_stiffness, servo_damping: of the arm, in parts of those of its file.
         depth_weight: reward lost per step with the peg's tip at the surface.
         aside_weight: reward lost per millimetre between the axes of peg and hole, outside.
         force_weight: reward lost for the force limit, from half of it on.
@@ -92,6 +95,8 @@ class Insert(Task):
     shows_force: bool
     stiffness: float
     timestep: float
+    servo_stiffness: float
+    servo_damping: float
     depth_weight: float
     aside_weight: float
     force_weight: float
@@ -103,7 +108,7 @@ class Insert(Task):
     controllers = ("insert_straight", "insert_spiral", "insert_tilted")
     needs_hand = True
     ends_early = True
-    memory_keys = ("goal", "hole", "clock", WRENCH, "contact_forces")
+    memory_keys = ("goal", "hole", "clock", "searched", "sunk", WRENCH, "contact_forces")
     measures = (
         Measure("insert_force_n", "insert_force", "most", "most", "force of the peg", "N"),
         Measure("insert_depth_m", "insert_depth", "last", "quantiles", "depth of the peg", "mm"),
@@ -137,6 +142,8 @@ class Insert(Task):
                 "solref": (self.stiffness, 1.0),
                 "solimp": (0.99, 0.999, 1e-4, 0.5, 2.0),
             },
+            servo_stiffness=self.servo_stiffness,
+            servo_damping=self.servo_damping,
         )
 
     def make_world(
@@ -182,6 +189,8 @@ class Insert(Task):
             "hole": self._place_hole(T, share[:, 3:8]),
             "hole_friction": friction,
             "clock": torch.zeros_like(friction),
+            "searched": torch.zeros_like(friction),
+            "sunk": torch.zeros_like(friction),
             "start": start,
         }
         return {name: value[good] for name, value in scene.items()}
@@ -205,9 +214,17 @@ class Insert(Task):
         return torch.cat((position, to_quaternion(R)), 1)
 
     def advance(self, world: World, before: Moment, after: Moment) -> Moment:
-        """Let the clock run."""
+        """Let the clock run, and remember when and where the peg first pressed."""
         clock = self.dt * after.steps.to(after.tcp.dtype)
-        return replace(after, scene={**after.scene, "clock": clock})
+        axis = after.T_be[:, :3, 2]
+        press = -(after.scene[WRENCH][:, :3] * axis).sum(1)
+        met = before.scene["searched"] > 0.0
+        moved = ((after.tcp - before.tcp) * axis).sum(1)
+        sunk = before.scene["sunk"] + torch.where(met, moved, 0.0)
+        searches = met | (press > insertion.FELT)
+        passed = self.dt * searches * insertion.compute_search_rate(sunk)
+        memory = {"clock": clock, "searched": before.scene["searched"] + passed, "sunk": sunk}
+        return replace(after, scene={**after.scene, **memory})
 
     def make_command(self, world: World, moment: Moment, action: Tensor) -> Command:
         """Return the command of the slow joints, with the fingers at the peg."""

@@ -15,6 +15,7 @@ import numpy as np
 from mujoco import MjModel, MjSpec, mjtTrn
 
 from envs.robots import Robot
+from envs.simulation.bodies import PhysicsSpec
 from envs.simulation.mujoco.bodies import Bodies
 from td3_robot.errors import not_none
 
@@ -115,13 +116,16 @@ def _tie_joint(
     equality.data[:2] = (offset, multiplier)
 
 
-def tune(model: MjModel, robot: Robot, dofs: np.ndarray, home: np.ndarray, ties: Ties) -> Drives:
+def tune(
+    model: MjModel, robot: Robot, dofs: np.ndarray, home: np.ndarray, ties: Ties, needs: PhysicsSpec
+) -> Drives:
     """Set the gains of the actuators, and return them.
 
     Args:
         dofs: (n,) indices of the arm's joints in qvel.
         home: (nq,) positions at which the inertia is taken for unknown gains.
         ties: of links that follow those joints.
+        needs: how much softer the arm's servos are.
     """
     hand = robot.gripper
     n = robot.n
@@ -129,6 +133,8 @@ def tune(model: MjModel, robot: Robot, dofs: np.ndarray, home: np.ndarray, ties:
     servo = robot.physics
     stiffness = inertia * BANDWIDTH**2 if servo.stiffness is None else servo.stiffness
     damping = 2.0 * np.sqrt(stiffness * inertia) if servo.damping is None else servo.damping
+    stiffness = needs.servo_stiffness * stiffness
+    damping = needs.servo_damping * damping
     torque = np.full(n, np.inf) if servo.torque is None else servo.torque
     if model.nu > n:  # the tendon shares its force between two drivers
         fingers = not_none(hand).physics

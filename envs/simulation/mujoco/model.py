@@ -128,7 +128,7 @@ def build(
         raise ConfigError(f"{robot.owner}: MuJoCo cannot build it: {error}") from None
     _warn(robot, bodies, capsules is not None)
     task = index_task(model, bodies, needs) if needs is not None else None
-    return _index_model(model, substeps, robot, bodies, cubes, task)
+    return _index_model(model, substeps, robot, bodies, cubes, task, needs or PhysicsSpec())
 
 
 def _make_spec(contacts: Contacts, timestep: float) -> MjSpec:
@@ -173,6 +173,7 @@ def _index_model(
     bodies: Bodies,
     cubes: tuple[str, ...],
     task: TaskIndex | None,
+    needs: PhysicsSpec,
 ) -> CompiledModel:
     hand = robot.gripper
 
@@ -201,7 +202,7 @@ def _index_model(
     return CompiledModel(
         model=model,
         substeps=substeps,
-        drives=tune(model, robot, qd, home, ties),
+        drives=tune(model, robot, qd, home, ties, needs),
         q=q,
         qd=qd,
         ties=ties,

@@ -172,3 +172,35 @@ def test_a_policy_without_force_sees_all_but_what_is_felt():
             blind.task.observe(blind.world, blind.moment)[:, blind.layout[name]],
             seen.task.observe(seen.world, seen.moment)[:, seen.layout[name]],
         )
+
+
+def test_servos_are_as_soft_as_the_task_asks_for():
+    """Those of the arm, in proportion; the fingers hold as before."""
+    stiff, soft = (
+        make_insert(num_envs=1, servo_stiffness=share, servo_damping=share).engine.physics.drives
+        for share in (1.0, 0.25)
+    )
+    for name in ("stiffness", "damping"):
+        plain, asked = getattr(stiff, name), getattr(soft, name)
+        assert asked[:7] == pytest.approx(0.25 * plain[:7])
+        assert asked[7] == plain[7]
+
+
+def test_a_peg_remembers_its_first_contact_whatever_the_height_was_assumed_to_be():
+    """A surface 3 mm lower than assumed, away from the hole, is found, and is not taken for it."""
+    env = make_insert(num_envs=2, **EXACT)
+    scene = env.scene["hole"].clone()
+    scene[:, :3] += torch.tensor([0.012, 0.0, -0.003])
+    env.now = dataclasses.replace(env.now, scene={**env.scene, "hole": scene})
+    policy = make_baseline("insert_spiral", env)
+    observation = env.task.observe(env.world, env.moment)
+    for _ in range(40):
+        before = env.now.tcp[:, 2]
+        step = env.step(policy(observation))
+        observation = step.observation
+        memory = env.moment.scene
+        began = memory["searched"] > 0.0
+        assert (memory["sunk"][~began] == 0.0).all()
+        assert not step.terminated.any() and (step.info["insert_force"] < 60.0).all()
+    assert began.all() and (memory["sunk"].abs() < 5e-4).all()
+    assert (before - env.now.tcp[:, 2]).abs().max() < 1e-3
