@@ -18,6 +18,7 @@ from torch import Tensor
 from envs.config.env_options import KINEMATIC, MUJOCO
 from envs.simulation import grasp
 from envs.simulation.engine import OBJECT, SUPPORT
+from envs.tasks.measures import Measure
 from envs.tasks.pick_place import Picking
 from envs.tasks.registry import register_task
 from envs.tasks.shapes import SUPPORT as SUPPORT_COLOUR
@@ -34,9 +35,9 @@ class Stack(Picking):
     """The task `stack`; the values of its constants are in configs/tasks/stack.yaml.
 
     The scene also holds `support` (3,), the position of the other cube, one side below the goal;
-    `yaw` and `support_yaw` (), the initial turns of the cubes about the vertical [rad];
-    `contact_depth` (), the depth of a finger in the top of a cube [m]; and `settled` (), whether
-    both cubes are at rest and not grasped.
+    `support_start` (3,), where the episode put it; `yaw` and `support_yaw` (), the initial turns of
+    the cubes about the vertical [rad]; `contact_depth` (), the depth of a finger in the top of a
+    cube [m]; and `settled` (), whether both cubes are at rest and not grasped.
 
     Attributes:
         level: tolerance of the height of a cube that lies on the other [m].
@@ -54,7 +55,10 @@ class Stack(Picking):
 
     cubes = (OBJECT, SUPPORT)
     engines = (MUJOCO, KINEMATIC)
-    memory_keys = (*Picking.memory_keys, SUPPORT, "settled")
+    memory_keys = (*Picking.memory_keys, SUPPORT, "support_start", "settled")
+    measures = (
+        Measure("support_moved_m", "support_moved", "last", "quantiles", "lower cube moved", "mm"),
+    )
 
     @property
     def criterion(self) -> str:
@@ -78,13 +82,13 @@ class Stack(Picking):
         scene = super().sample_scenes(world, count, generator)
         turns = draw_uniform(generator, 2, len(scene["goal"]))
         yaw, support_yaw = 0.5 * math.pi * turns
-        scene |= {
-            "yaw": yaw,
-            "support_yaw": support_yaw,
-            SUPPORT: scene["goal"] - self._compute_lift(scene),
-        }
+        support = scene["goal"] - self._compute_lift(scene)
         return {
             **scene,
+            "yaw": yaw,
+            "support_yaw": support_yaw,
+            SUPPORT: support,
+            "support_start": support.clone(),
             "contact_depth": torch.zeros_like(yaw),
             "settled": torch.ones_like(scene["held"]),
         }
@@ -148,7 +152,10 @@ class Stack(Picking):
         scene = moment.scene
         success = self._is_on(scene, self.tolerance) & scene["settled"]
         stacked = self.stacked_weight * success.to(action.dtype)
-        return replace(outcome, success=success, terms={**outcome.terms, "stacked": stacked})
+        terms = {**outcome.terms, "stacked": stacked}
+        moved = torch.linalg.vector_norm(scene[SUPPORT] - scene["support_start"], dim=1)
+        measures = {**outcome.measures, "support_moved": moved}
+        return replace(outcome, success=success, terms=terms, measures=measures)
 
     def make_shapes(self, world: World, moment: Moment) -> list[Shape]:
         """List the shapes of the goal and both cubes."""
@@ -157,10 +164,9 @@ class Stack(Picking):
 
     def replace_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
         """Return the moment with other goals (B, g) and the other cube below them."""
-        return replace(
-            moment,
-            scene={**moment.scene, "goal": goal, SUPPORT: goal - self._compute_lift(moment.scene)},
-        )
+        support = goal - self._compute_lift(moment.scene)
+        scene = {**moment.scene, "goal": goal, SUPPORT: support, "support_start": support.clone()}
+        return replace(moment, scene=scene)
 
     def move_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
         """Return the moment with the goals moved to (B, g); the other cube stays on the table."""

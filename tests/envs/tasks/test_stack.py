@@ -92,6 +92,19 @@ def test_a_cube_that_lost_what_it_was_on_is_no_success(env):
     torch.testing.assert_close(goal, ON.expand(6, 3))  # it has gone with it
 
 
+def test_how_far_the_lower_cube_was_moved_is_measured(env):
+    """By 3 cm, and half of the way back."""
+    env.reset(2)
+    after = env.arrived
+    for way, moved in ((0.03, 0.03), (-0.015, 0.015)):
+        before = after
+        away = before.scene[SUPPORT] + torch.tensor([way, 0.0, 0.0])
+        after = replace(before, scene={**before.scene, SUPPORT: away})
+        after = env.task.advance(env.world, before, after)
+        outcome = env.task.compute_outcome(env.world, after, torch.zeros(6, env.a_dim))
+        torch.testing.assert_close(outcome.measures["support_moved"], torch.full((6,), moved))
+
+
 def test_randomised_physics_knows_both_cubes():
     pytest.importorskip("mujoco")
     from envs.simulation.disturbances import Disturbances
