@@ -87,6 +87,7 @@ def test_what_excludes_each_other_is_refused():
         EnvOptions(env="Hopper-v5", engine="mujoco")
 
 
+@pytest.mark.slow
 def test_a_policy_learns_and_is_measured_in_physics(in_process, tmp_path):
     few = "--steps 200 --num_envs 2 --evaluation.episodes 2 --evaluation.every 200"
     line = f"--robot panda --engine mujoco --run short {few}"

@@ -6,6 +6,7 @@ import pytest
 from envs.robots import make_robot
 from envs.view.swift import SwiftViewer
 
+pytestmark = pytest.mark.slow  # drawing by software takes its time
 PICTURES = "swiftView.renderer.info.render.frame"
 
 

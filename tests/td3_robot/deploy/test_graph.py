@@ -20,7 +20,7 @@ from td3_robot.deploy.policy import KEY
 from td3_robot.errors import ConfigError
 from td3_robot.td3.onnx_export import make_onnx
 from tests.docs_pages import read_files, read_page
-from tests.support import ROOT
+from tests.support import ROOT, mark_slow
 
 PAIRS = {
     ("panda", "reach"): {"goal"},
@@ -78,7 +78,7 @@ SHIPPED = {"reach": "run1"} | {
 }
 
 
-@pytest.mark.parametrize(("name", "task"), PAIRS)
+@pytest.mark.parametrize(("name", "task"), [mark_slow(pair[1], pair) for pair in PAIRS])
 def test_it_is_the_simulators(name, task, tmp_path, exported):
     if name == "panda" and task in SHIPPED:
         agent = TD3.from_checkpoint(f"checkpoints/{SHIPPED[task]}")

@@ -177,7 +177,7 @@ def run_policy(path, *flags):
     )
 
 
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("name", ["SIGINT", pytest.param("SIGTERM", marks=pytest.mark.slow)])
 def test_signals_end_a_run_whose_host_is_silent(client, straight_policy, tmp_path, name):
     client(connect="hang")
     process = run_policy(straight_policy)
