@@ -28,6 +28,7 @@ from torch import Tensor
 from envs.collision.capsules import CollisionModel
 from envs.collision.geometry import segment_distance
 from envs.collision.queries import compute_body_frames, pair_distances, place_segments
+from envs.kinematics import link_frames
 from td3_robot.vec_env import draw_normal, draw_uniform
 
 SAMPLES = 20_000
@@ -105,7 +106,9 @@ def _are_neighbours(model: CollisionModel) -> Tensor:
 def _measure_pairs(model: CollisionModel, q: Tensor) -> Tensor:
     """Measure `pair_distances` (B, P) at q (B, n), or (B, n + 1) if the model has fingers."""
     n = model.chain.n
-    return pair_distances(model, q[:, :n], q[:, n] if q.shape[1] > n else None)
+    arm = q[:, :n]
+    frames = link_frames(model.chain, arm)  # at all q together: faster than at a few at a time
+    return pair_distances(model, arm, q[:, n] if q.shape[1] > n else None, frames)
 
 
 def _compute_frames(model: CollisionModel, q: Tensor) -> list[Tensor]:

@@ -92,7 +92,12 @@ def place_segments(model: CollisionModel, frames: list[Tensor]) -> tuple[Tensor,
     return p, points[:, 1::2] - p
 
 
-def pair_distances(model: CollisionModel, q: Tensor, gripper: Tensor | None = None) -> Tensor:
+def pair_distances(
+    model: CollisionModel,
+    q: Tensor,
+    gripper: Tensor | None = None,
+    frames: list[Tensor] | None = None,
+) -> Tensor:
     """Compute the signed distance of every checked pair of capsules.
 
     The pairs are `model.pairs`, or `model.at_opening.pairs` where that is there and a gripper's
@@ -101,6 +106,7 @@ def pair_distances(model: CollisionModel, q: Tensor, gripper: Tensor | None = No
     Args:
         q: (B, n) joint positions [rad or m].
         gripper: (B,) driver coordinate, see `clearance` [rad or m].
+        frames: `kinematics.link_frames(model.chain, q)`, where the caller has them.
 
     Returns:
         (B, P) [m]: less than zero by the depth to which the two capsules' segments come closer than
@@ -111,6 +117,7 @@ def pair_distances(model: CollisionModel, q: Tensor, gripper: Tensor | None = No
         model,
         q,
         gripper,
+        frames,
     )
 
 

@@ -28,6 +28,7 @@ from td3_robot.utils.atomic_files import check_folder, check_writable, write_tex
 from td3_robot.utils.console import get_command_line, say, warn
 from td3_robot.utils.progress import stage
 from td3_robot.utils.seeding import seed_global_generators
+from td3_robot.utils.torch_import import import_torch
 
 if TYPE_CHECKING:
     from envs.evaluation import Evaluation
@@ -52,7 +53,8 @@ def main(argv: list[str]) -> int:
     check_flags(flags, options)
     open_browser = flags.swift and not flags.no_browser and have_browser()
     with stage("starting"):
-        import torch  # after parsing, so that a mistyped flag is answered immediately
+        import_torch()  # after parsing, so that a mistyped flag is answered immediately
+        import torch
 
         from td3_robot.td3.agent import TD3
         from td3_robot.utils.memory import keep_freed_memory

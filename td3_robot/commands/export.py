@@ -19,6 +19,7 @@ from td3_robot.config.schema import build, make_schema
 from td3_robot.errors import ConfigError, require_packages
 from td3_robot.utils.atomic_files import check_writable
 from td3_robot.utils.console import get_program
+from td3_robot.utils.torch_import import import_torch
 
 VECTORS = 10  # test vectors in a file
 
@@ -83,6 +84,7 @@ def main(argv: list[str]) -> int:
             "policies of robots are exported"
         )
 
+    import_torch()
     import envs
     from td3_robot.deploy.policy import FILE
     from td3_robot.td3.agent import TD3

@@ -24,6 +24,7 @@ from td3_robot.utils.console import find_script, say
 from td3_robot.utils.progress import stage
 from td3_robot.utils.seeding import seed_global_generators
 from td3_robot.utils.signals import stop_on_signal
+from td3_robot.utils.torch_import import import_torch
 
 
 def main(argv: list[str]) -> int:
@@ -70,7 +71,7 @@ def train(argv: list[str], store: Any = None) -> int:
 
 def train_run(argv: list[str], arguments: TrainArguments, store: Any) -> int:
     """Build one run and train it; return the exit code."""
-    # after parsing, so that a mistyped flag is answered at once: they import torch
+    import_torch()  # after parsing, so that a mistyped flag is answered at once
     from envs.arm_env.fingerprint import env_fingerprint
     from td3_robot.cli import train_run as run
     from td3_robot.distributed.launch import connect, format_command, open_run_folder, shard_config
