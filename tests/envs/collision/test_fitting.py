@@ -192,6 +192,50 @@ def test_meshes_decide_which_pairs_never_come_close(monkeypatch):
     ]
 
 
+PASSING = """<robot name="passing">
+  <link name="base"><visual>
+    <origin xyz="0 {post} 0.3"/><geometry><box size="0.04 0.04 0.2"/></geometry>
+  </visual></link>
+  <link name="post_side"/>
+  <link name="boom"><visual>
+    <origin xyz="0.2 0 0.3"/><geometry><box size="0.4 0.04 0.04"/></geometry>
+  </visual></link>
+  <link name="tip"/>
+  <joint name="end" type="fixed">
+    <parent link="boom"/><child link="tip"/><origin xyz="0.4 0 0.3"/>
+  </joint>
+  <joint name="turn" type="revolute">
+    <parent link="base"/><child link="post_side"/><axis xyz="0 0 1"/>
+    <limit lower="-3" upper="3" velocity="2" effort="1"/>
+  </joint>
+  <joint name="wobble" type="revolute">
+    <parent link="post_side"/><child link="boom"/><axis xyz="0 0 1"/>
+    <limit lower="-0.01" upper="0.01" velocity="2" effort="1"/>
+  </joint>
+</robot>"""
+
+
+@pytest.mark.parametrize(
+    "gap, capsule_gap, barred",
+    [
+        (0.025, 0.008, True),  # near without touching is where the guard stops the arm
+        (0.025, -0.005, True),
+        (0.025, 0.015, False),
+        (0.008, 0.005, False),  # the meshes themselves come that near
+    ],
+)
+def test_capsules_bar_a_turn_that_meshes_allow(tmp_path, gap, capsule_gap, barred):
+    """A boom turns past a post on a quarter of all motions."""
+    file = tmp_path / "passing.urdf"
+    file.write_text(PASSING.format(post=0.4 + gap + 0.02))
+    radius = gap + 0.02 - capsule_gap
+    post = np.array([0, 0.4 + gap + 0.02, 0.2, 0, 0.4 + gap + 0.02, 0.4, radius])
+    boom = np.array([0.03, 0, 0.3, 0.37, 0, 0.3, 0.03])
+    shapes = Shapes({"base": [post], "boom": [boom]})
+    found = envs.collision.fitting.robot.find_barred_pairs(make_robot(str(file)), shapes)
+    assert found == ({("base", "boom")} if barred else set())
+
+
 def test_every_registered_robot_and_its_gripper_have_capsules():
     for file in (ROOT / "configs" / "robots").glob("*.yaml"):
         text = file.read_text()
@@ -245,9 +289,9 @@ def test_a_users_file_keeps_its_capsules_beside_it(tmp_path, monkeypatch, capsys
         compile_collision(make_robot(str(file)))
     assert find_collision_model(make_robot(str(file))) is None
 
-    monkeypatch.setattr(
-        envs.collision.fitting.robot, "find_separated_pairs", lambda robot, pairs: []
-    )
+    fitting = envs.collision.fitting.robot
+    monkeypatch.setattr(fitting, "find_separated_pairs", lambda robot, pairs: [])
+    monkeypatch.setattr(fitting, "find_barred_pairs", lambda robot, shapes: set())
     assert fit_collision.main([str(file), "--tcp", "tool0"]) == 0
     assert find_collision_model(make_robot(str(file))).links == ("base", "carriage", "arm")
     warnings = capsys.readouterr().err.splitlines()

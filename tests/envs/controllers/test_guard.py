@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 import envs
 from envs.arm_env.arm_env import ArmEnv
-from envs.collision import Nearest, Obstacles, nearest
+from envs.collision import Nearest, Obstacles, nearest, pairs
 from envs.controllers.guard import DEFAULTS, GuardConstants, guard_action, iter_stop, keep_stop
 from envs.controllers.halfspaces import make_brakes
 from envs.robots import make_robot
@@ -24,6 +24,11 @@ from td3_robot.errors import ConfigError
 DATA = Path(__file__).parents[1] / "data"
 PANDA = make_robot("panda")
 TASK = make_task("reach_avoid")
+
+
+def test_a_pair_that_is_left_out_as_never_close_never_stops_an_arm():
+    """Capsules are fitted closer where they bar motions at that distance, too."""
+    assert DEFAULTS.stop <= pairs.MARGIN
 
 
 @pytest.fixture(scope="module")
