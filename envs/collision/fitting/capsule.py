@@ -2,7 +2,8 @@
 path.
 """
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import trimesh
@@ -13,6 +14,8 @@ GRID = 1e-4  # [m] ends and radii in a file are rounded to this, the radius upwa
 CUTS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)  # where a body may be cut, in parts of its extent
 WORTH = 0.9
 SURFACE_POINTS = 20_000  # to measure how far capsules stand out
+
+Piece = tuple[trimesh.Trimesh, np.ndarray]  # a part of a surface and the capsule around it
 
 
 def spread_directions(count: int) -> np.ndarray:
@@ -80,7 +83,7 @@ def fit_capsule(
 
 def _find_outermost(centres: np.ndarray, radii: np.ndarray | float = 0.0) -> np.ndarray:
     """Find the balls that are outermost in `DIRECTIONS`."""
-    return np.unique((centres @ DIRECTIONS.T + np.reshape(radii, (-1, 1))).argmax(0))
+    return np.unique((DIRECTIONS @ centres.T + radii).argmax(1))
 
 
 def _search(
@@ -113,36 +116,56 @@ def _guess_ends(centres: np.ndarray, radii: np.ndarray | float, axis: np.ndarray
     return np.stack((middle + low * axis, middle + high * axis))
 
 
-def fit_mesh(mesh: trimesh.Trimesh, most: int, worth: float = WORTH) -> list[np.ndarray]:
+def fit_mesh(mesh: trimesh.Trimesh, most: int, closer: bool = False) -> list[np.ndarray]:
     """Fit capsules that together hold every point of a surface.
-
-    The surface is cut in two where the capsules then stand out least, and one of the parts again,
-    up to `most` parts; the best of all these covers is taken. Triangles are cut too, so none
-    reaches out between two capsules.
 
     Args:
         mesh: triangles [m]; need not be closed.
-        most: how many capsules there may be.
-        worth: one capsule more must reduce the `measure_bulge` of all to less than this part.
+        most: how many capsules there may be; one more must reduce the `measure_bulge` of all to
+            less than `WORTH` of what it was.
+        closer: up to twice as many, wherever they stand out less at all. Each of the first ones is
+            replaced for itself, so that no part of the surface takes them all.
 
     Returns:
         (7,) capsules, as `fit_capsule`'s.
     """
-    parts = [mesh]
-    covers = [[fit_capsule(mesh.vertices)]]
     surface = KDTree(mesh.sample(SURFACE_POINTS, seed=0))
-    while len(parts) < most:
-        cuts = [
-            (index, *_find_best_cut(part, covers[-1], index, surface))
-            for index, part in enumerate(parts)
-        ]
-        index, _, halves = min(cuts, key=lambda cut: cut[1])
-        if not halves:
+    cover = _find_cover(mesh, most, 1.0 if closer else WORTH, surface)
+    if closer:
+        cover = [piece for part, _ in cover for piece in _find_cover(part, 2, 1.0, surface)]
+    return [capsule for _, capsule in cover]
+
+
+def _find_cover(mesh: trimesh.Trimesh, most: int, worth: float, surface: KDTree) -> list[Piece]:
+    """Cut a surface where capsules around its parts then stand out least, and the parts again.
+
+    The best of all these covers is taken. A cut is one plane, or two across the longest axis: of a
+    link with a housing at each end, one plane leaves the tube between them with a housing.
+    Triangles are cut too, so none reaches out between two capsules.
+
+    Args:
+        worth: one capsule more must reduce their bulge to less than this part.
+        surface: points all over what they stand out of.
+    """
+
+    def rate(cover: list[Piece]) -> float:
+        return measure_bulge([capsule for _, capsule in cover], surface) / worth ** len(cover)
+
+    best = cover = [(mesh, fit_capsule(mesh.vertices))]
+    while len(cover) < most:
+        cuts = (
+            (cover[:index], pieces, cover[index + 1 :])
+            for index, (part, _) in enumerate(cover)
+            for pieces in _iter_cuts(part, most - len(cover))
+        )
+        found = min(cuts, key=lambda cut: rate([*cut[0], *cut[1], *cut[2]]), default=None)
+        if found is None:
             break
-        parts[index : index + 1] = halves
-        fresh = [fit_capsule(half.vertices) for half in halves]
-        covers.append(covers[-1][:index] + fresh + covers[-1][index + 1 :])
-    return min(covers, key=lambda cover: measure_bulge(cover, surface) / worth ** len(cover))
+        before, pieces, after = found
+        fresh = [(piece, fit_capsule(piece.vertices)) for piece, _ in pieces]
+        cover = [*before, *fresh, *after]
+        best = min(best, cover, key=rate)
+    return best
 
 
 def measure_bulge(cover: list[np.ndarray], surface: KDTree) -> float:
@@ -180,24 +203,33 @@ def _sample_surface(capsule: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate((caps, side)), np.repeat(areas, (len(caps), len(side)))
 
 
-def _find_best_cut(
-    mesh: trimesh.Trimesh, cover: list[np.ndarray], index: int, surface: KDTree
-) -> tuple[float, list[trimesh.Trimesh]]:
-    """Find the cut of a part with the least bulge, and its halves; infinite if it cannot be cut."""
-    best = (np.inf, [])
-    others = cover[:index] + cover[index + 1 :]
-    for axis in find_principal_axes(mesh.vertices[_find_outermost(mesh.vertices)]):
-        along = mesh.vertices @ axis
-        for part in CUTS:
-            origin = axis * (along.min() + part * np.ptp(along))
-            halves = [_slice_mesh(mesh, normal, origin) for normal in (axis, -axis)]
-            if min(len(half.faces) for half in halves):
-                total = measure_bulge(
-                    others + [fit_capsule(half.vertices, thorough=False) for half in halves],
-                    surface,
-                )
-                best = min(best, (total, halves), key=lambda cut: cut[0])
-    return best
+def _iter_cuts(mesh: trimesh.Trimesh, planes: int) -> Iterator[list[Piece]]:
+    """Yield the pieces of a surface, with roughly fitted capsules, for all cuts at `CUTS`.
+
+    Args:
+        planes: how many there may be; more than two do not cut at once.
+    """
+    axes = find_principal_axes(mesh.vertices[_find_outermost(mesh.vertices)])
+    cuts = [*itertools.product(axes, itertools.combinations(CUTS, 1))]
+    if planes > 1:
+        cuts += itertools.product(axes[:1], itertools.combinations(CUTS, 2))
+    for axis, places in cuts:
+        pieces = _cut_mesh(mesh, axis, places)
+        if all(len(piece.faces) for piece in pieces):
+            yield [(piece, fit_capsule(piece.vertices, thorough=False)) for piece in pieces]
+
+
+def _cut_mesh(
+    mesh: trimesh.Trimesh, axis: np.ndarray, places: tuple[float, ...]
+) -> list[trimesh.Trimesh]:
+    """Cut a surface by planes across an axis, at places in parts of its extent, in order."""
+    along = mesh.vertices @ axis
+    pieces = []
+    for place in places:
+        origin = axis * (along.min() + place * np.ptp(along))
+        pieces.append(_slice_mesh(mesh, -axis, origin))
+        mesh = _slice_mesh(mesh, axis, origin)
+    return [*pieces, mesh]
 
 
 def _slice_mesh(mesh: trimesh.Trimesh, normal: np.ndarray, origin: np.ndarray) -> trimesh.Trimesh:

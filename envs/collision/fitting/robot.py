@@ -55,7 +55,7 @@ def fit(robot: Robot, most: int) -> None:
     close = (touching - set(shapes.apart)) | find_barred_pairs(robot, shapes)
     tight = {name for pair in close for name in pair if name in links}
     for name in iter_with_progress(tight, "closer capsules", len(tight), "links"):
-        shapes.links[name] = fit_link(select_shapes(links[name]), 2 * most, worth=1.0)
+        shapes.links[name] = fit_link(select_shapes(links[name]), most, closer=True)
     for first, second in _find_pairs(robot, shapes)[1]:
         _warn(
             f"the capsules of {first!r} and {second!r} touch at home, so that the two are not "

@@ -7,13 +7,7 @@ from typing import cast
 import numpy as np
 import trimesh
 
-from envs.collision.fitting.capsule import (
-    WORTH,
-    compute_reach,
-    compute_volume,
-    fit_capsule,
-    fit_mesh,
-)
+from envs.collision.fitting.capsule import compute_reach, compute_volume, fit_capsule, fit_mesh
 from envs.robots.meshes import load_mesh
 from td3_robot.errors import ConfigError
 
@@ -41,12 +35,12 @@ def _has_surface(shape) -> bool:
     return shape.stype not in ("sphere", "cylinder") or shape.radius > 0
 
 
-def fit_link(shapes: list, most: int, worth: float = WORTH) -> list[np.ndarray]:
+def fit_link(shapes: list, most: int, closer: bool = False) -> list[np.ndarray]:
     """Fit capsules around the shapes of a link, in its frame.
 
     A sphere, and a cylinder that has a sphere of its own radius on each end, are capsules as they
     stand. Other cylinders get the smallest capsule around each, all meshes and boxes together up to
-    `most`, see `fitting.fit_mesh`.
+    `most`, see `fit_mesh`.
     """
     meshes = [make_mesh(shape) for shape in shapes if shape.stype in ("mesh", "cuboid")]
     spheres = [(shape.T[:3, 3], shape.radius) for shape in shapes if shape.stype == "sphere"]
@@ -55,7 +49,7 @@ def fit_link(shapes: list, most: int, worth: float = WORTH) -> list[np.ndarray]:
     if others := {shape.stype for shape in shapes} - {"mesh", "cuboid", "sphere", "cylinder"}:
         raise ConfigError(f"no capsules for a collision shape of kind {', '.join(sorted(others))}")
     if meshes:
-        capsules += fit_mesh(join_meshes(meshes), most, worth)
+        capsules += fit_mesh(join_meshes(meshes), most, closer)
     return merge_capsules(capsules)
 
 

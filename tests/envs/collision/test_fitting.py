@@ -93,6 +93,17 @@ def test_a_mesh_is_held_between_its_corners_too_and_cut_where_that_pays():
     assert sum(map(compute_volume, two)) < 0.2 * compute_volume(one[0])
 
 
+def test_a_tube_is_cut_from_the_housings_at_both_its_ends():
+    """Either cut alone leaves it in a capsule with a housing."""
+    ends = [trimesh.transformations.translation_matrix((0, 0.02, z)) for z in (0, 0.6)]
+    tube = trimesh.transformations.translation_matrix((0, 0, 0.3))
+    boxes = [trimesh.creation.box((0.12, 0.12, 0.12), end) for end in ends]
+    mesh = trimesh.util.concatenate((*boxes, trimesh.creation.box((0.04, 0.04, 0.6), tube)))
+    found = fit_mesh(mesh, 3)
+    assert len(found) == 3 and holds(found, mesh.sample(3000, seed=0))
+    assert min(capsule[6] for capsule in found) < 0.03
+
+
 def test_a_mesh_is_not_cut_where_it_does_not_pay():
     """Two capsules around this box fill 7% less than one."""
     assert len(fit_mesh(trimesh.creation.box((0.1, 0.1, 0.2)), 2)) == 1
