@@ -49,13 +49,13 @@ def fit(robot: Robot, most: int) -> None:
             shapes = fit_gripper(robot, most)
         _write(theirs, robot, shapes)
     links = {link.name: link for link in robot.rtb.links}
-    shapes = Shapes(fit_arm(robot, most))
-    checked, touching = _find_pairs(robot, shapes)
-    shapes = replace(shapes, apart=find_separated_pairs(robot, checked | touching))
-    close = (touching - set(shapes.apart)) | find_barred_pairs(robot, shapes)
+    shapes = _leave_out_separated(robot, Shapes(fit_arm(robot, most)))
+    close = _find_pairs(robot, shapes)[1] | find_barred_pairs(robot, shapes)
     tight = {name for pair in close for name in pair if name in links}
     for name in iter_with_progress(tight, "closer capsules", len(tight), "links"):
         shapes.links[name] = fit_link(select_shapes(links[name]), most, closer=True)
+    if tight:  # which capsules are near changes with them
+        shapes = _leave_out_separated(robot, shapes)
     for first, second in _find_pairs(robot, shapes)[1]:
         _warn(
             f"the capsules of {first!r} and {second!r} touch at home, so that the two are not "
@@ -131,6 +131,12 @@ def _find_pairs(robot: Robot, shapes: Shapes) -> tuple[set[tuple[str, str]], set
     return set(model.pairs), {
         (first, second) for first, second, why in model.allowed if why == TOUCH
     }
+
+
+def _leave_out_separated(robot: Robot, shapes: Shapes) -> Shapes:
+    """Add the pairs to `apart` that would be checked though their meshes never touch."""
+    checked, touching = _find_pairs(robot, shapes)
+    return replace(shapes, apart=[*shapes.apart, *find_separated_pairs(robot, checked | touching)])
 
 
 def _warn(message: str) -> None:
