@@ -16,6 +16,7 @@ import pytest
 
 import envs
 from benchmarks import faults
+from td3_robot.commands.goal import suggest_time
 from td3_robot.commands.run import NOT_REACHED, find_policy, with_limits
 from td3_robot.deploy import Policy
 from td3_robot.deploy.robot.limits import FR3
@@ -84,6 +85,13 @@ def test_the_exit_code_says_whether_the_goal_was_reached(
     assert (found, err) == (code, "") and f"the TCP is at 0.500,0.100,0.500, {line}" in out
     assert ("--seconds 20, or --speed 0.2" in out) == (code == NOT_REACHED)
     assert out.splitlines()[-1] == f"the arm is at rest: {reason}"
+
+
+def test_an_arm_that_has_left_its_goal_is_given_less_time_not_more():
+    arrival = Arrival(np.array([0.5, 0.1, 0.5]), 0.02, 0.0, False, 0.0, (1.0, 17.0))
+    assert (
+        suggest_time(arrival, 25.0, 0.1) == "it was within that from 1.0 to 17.0 s: --seconds 9.0"
+    )
 
 
 def test_enter_is_the_emergency_stop(runs):

@@ -80,8 +80,13 @@ def describe_arrival(arrival: Arrival, policy: Policy) -> str:
     return f"{line}not reached (within {most})"
 
 
-def suggest_more_time(seconds: float, speed: float) -> str:
-    """Return the flags that may help an arm that did not reach its goal in time."""
+def suggest_time(arrival: Arrival, seconds: float, speed: float) -> str:
+    """Return the flags that may help an arm that is not at its goal when the time is up."""
+    if arrival.stayed is not None:  # a policy may go on moving joints that its goal leaves free
+        came, left = arrival.stayed
+        return (
+            f"it was within that from {came:.1f} to {left:.1f} s: --seconds {(came + left) / 2:.1f}"
+        )
     faster = f", or --speed {min(1.0, 2.0 * speed):g}" if speed < 1.0 else ""
     return f"it may need more time: --seconds {2.0 * seconds or 10.0:g}{faster}"
 

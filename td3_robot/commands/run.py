@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from td3_robot.checkpoint import find
-from td3_robot.commands.goal import check_goal, describe_arrival, get_tolerances, suggest_more_time
+from td3_robot.commands.goal import check_goal, describe_arrival, get_tolerances, suggest_time
 from td3_robot.config.field import NOT_NEGATIVE, SHARE, Range, check, option
 from td3_robot.config.schema import build, make_schema
 from td3_robot.deploy import DeployError, Obstacles, Policy, Robot, SafetyFilter, Watchdog
@@ -156,7 +156,7 @@ def main(argv: list[str]) -> int:
     if arrival is not None:
         say(describe_arrival(arrival, policy))
         if reason == TIME_UP and not arrival.reached:
-            say(suggest_more_time(asked.seconds, asked.speed))
+            say(suggest_time(arrival, asked.seconds, asked.speed))
     say(f"the arm is at rest: {reason}")
     if reason == TIME_UP:
         return 0 if arrival is None or arrival.reached else NOT_REACHED

@@ -9,6 +9,7 @@ from td3_robot.deploy.planning.inverse_kinematics import find_pose_error
 from td3_robot.deploy.robot.description import Robot
 
 EVERY = 0.02  # [s] between two states that are kept
+STAY = 1.0  # [s] within its tolerances, after which an arm has not only passed its goal
 
 
 class Arrival(NamedTuple):
@@ -20,6 +21,7 @@ class Arrival(NamedTuple):
         turn: from its orientation [rad]; 0 for a goal that is a position.
         reached: whether both are within the tolerances.
         seconds: if so, from the first state to when they were for good.
+        stayed: if it stayed within them and then left, from when to when.
     """
 
     position: np.ndarray
@@ -27,6 +29,7 @@ class Arrival(NamedTuple):
     turn: float
     reached: bool
     seconds: float
+    stayed: tuple[float, float] | None = None
 
 
 class RecordedArm:
@@ -82,4 +85,16 @@ class RecordedArm:
             float(turn[-1]),
             bool(within[-1]),
             float(arrived - times[0]),
+            _find_stay(times - times[0], within),
         )
+
+
+def _find_stay(times: np.ndarray, within: np.ndarray) -> tuple[float, float] | None:
+    """Return between which times an arm that is not within its tolerances last stayed there."""
+    inside = np.flatnonzero(within)
+    if within[-1] or not len(inside):
+        return None
+    last = inside[-1]
+    outside = np.flatnonzero(~within[:last])
+    first = outside[-1] + 1 if len(outside) else 0
+    return (times[first], times[last]) if times[last] - times[first] >= STAY else None

@@ -54,6 +54,23 @@ def test_one_that_ends_elsewhere_has_not_reached_it():
     assert found.distance == pytest.approx(2 * np.hypot(*goal[:2]) * np.sin(0.15))
 
 
+@pytest.mark.parametrize(
+    ("angles", "stayed"),
+    [
+        ([0.4] + [0.0] * 12 + [0.3, 0.4], (0.1, 1.2)),
+        ([0.0] * 12 + [0.3], (0.0, 1.1)),
+        ([0.4, 0.0, 0.0, 0.3], None),  # it only passed by
+        ([0.0] * 12 + [0.3, 0.0, 0.3], None),
+        ([0.4] * 3, None),
+        ([0.4] + [0.0] * 12, None),
+    ],
+)
+def test_an_arm_that_leaves_its_goal_is_told_from_one_that_has_not_got_there(angles, stayed):
+    goal = place_tcp(turn_base(0.0))
+    arrival = record([turn_base(angle) for angle in angles]).measure_arrival(PANDA, goal, 0.01)
+    assert arrival.stayed == (stayed and pytest.approx(stayed))
+
+
 def test_an_orientation_counts_where_the_goal_has_one():
     """Joint 7 turns the hand about its own axis, which leaves the TCP where it is."""
     T = PANDA.chain.frames(PANDA.home[None])[0, -1]
