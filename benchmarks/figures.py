@@ -236,6 +236,20 @@ def make_mjcf_table() -> str:
     return "\n".join(lines)
 
 
+def make_gpu_table() -> str:
+    """Return the table of trainings on a GPU, see benchmarks/gpu.py."""
+    lines = [
+        "| training | library | updates | env steps/s | updates/s | 99% after |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for row in rows.stored(RESULTS / "gpu.csv"):
+        speeds = [f"{float(row[name]):,.0f}" for name in ("env_steps_per_s", "updates_per_s")]
+        solved = f"{float(row['solved_s']):.0f} s" if row["solved_s"] else "–"
+        cells = [f"`{row['name']}`", row["library"], row["updates"], *speeds, solved]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def make_readme_table() -> str:
     """Return the table of the tasks for README.md, with the figures of both worlds."""
     lines = [

@@ -35,6 +35,7 @@ myst_substitutions = {  # {{ figure("laboratory", "policy", task="reach", world=
     "options": option_tables.make_options,
     "shipped_table": figures.make_shipped_table,
     "training_table": figures.make_training_table,
+    "gpu_table": figures.make_gpu_table,
     "mjcf_table": figures.make_mjcf_table,
 }
 nb_execution_mode = "off" if QUICK or tags.has("no_notebook") else "force"  # noqa: F821

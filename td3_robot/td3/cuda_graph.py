@@ -3,8 +3,8 @@
 A graph is a list of operations on fixed memory. So each kind of step (critics alone, with targets,
 with the actor) has its own graph, batch and learning rates are copied into its inputs, and each
 replay draws new noise from the agent's generator
-(https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs). Nothing here has been run on a
-GPU: tests/tape.py stands in for one.
+(https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs). In the tests, tests/tape.py
+stands in for a GPU.
 """
 
 import itertools
