@@ -34,6 +34,7 @@ from td3_robot.errors import ConfigError, not_none
 
 CANDIDATES = 512  # scenes sampled at a time
 _LENGTH_UNIT = 0.005  # [m] of observed distances
+_SUNK_UNIT = 0.001  # [m]
 _FORCE_UNIT = 10.0  # [N]
 _MOMENT_UNIT = 0.5  # [Nm]
 
@@ -246,6 +247,9 @@ class Insert(Task):
             Column("height", 1, True),
             Column("turn", 3, True),
             Column("clock", 1),
+            Column("searched", 1),
+            Column("sunk", 1),
+            Column("path", 2, True),
             *felt,
             Column("scripted", n, True),
         ]
@@ -254,8 +258,9 @@ class Insert(Task):
         """Return the observation (B, o_dim).
 
         Its columns are o [rad, m]; qd [rad/s]; goal [m]; aside and height, of the peg over the
-        assumed hole, and turn, see `insertion.Feeling` [5 mm, rad]; clock [s]; force and moment on
-        the peg's tip [10 N, 0.5 Nm]; and scripted, the action of the spiral search.
+        assumed hole, and turn, see `insertion.Feeling` [5 mm, rad]; clock and searched [s]; sunk
+        [1 mm]; path, from the peg to where the spiral search is [5 mm]; force and moment on the
+        peg's tip [10 N, 0.5 Nm]; and scripted, the action of the spiral search.
         """
         state = moment.state
         felt = insertion.feel(moment, self.reach, self.depth, self.width / 2.0)
@@ -267,6 +272,9 @@ class Insert(Task):
             felt.height[:, None] / _LENGTH_UNIT,
             felt.turn,
             moment.scene["clock"][:, None],
+            felt.searched[:, None],
+            felt.sunk[:, None] / _SUNK_UNIT,
+            (felt.aside + insertion.locate_on_spiral(felt.searched)) / _LENGTH_UNIT,
         ]
         if self.shows_force:
             parts += [felt.force / _FORCE_UNIT, felt.moment / _MOMENT_UNIT]
