@@ -97,4 +97,6 @@ def _find_stay(times: np.ndarray, within: np.ndarray) -> tuple[float, float] | N
     last = inside[-1]
     outside = np.flatnonzero(~within[:last])
     first = outside[-1] + 1 if len(outside) else 0
-    return (times[first], times[last]) if times[last] - times[first] >= STAY else None
+    if times[last] - times[first] < STAY:
+        return None
+    return float(times[first]), float(times[last])
