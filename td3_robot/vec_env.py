@@ -95,6 +95,19 @@ def draw_normal(generator: torch.Generator, *shape: int) -> Tensor:
 
 
 @runtime_checkable
+class PrivilegedVecEnv(VecEnv, Protocol):
+    """Environments that know more than a policy observes. Critics may see it: they are needed in
+    training alone.
+    """
+
+    privileged_dim: int
+
+    def privileged(self, arrived: bool = False) -> Tensor:
+        """Return (B, privileged_dim) of now, or with `arrived` of the latest step's successor."""
+        ...
+
+
+@runtime_checkable
 class GoalVecEnv(VecEnv, Protocol):
     """Environments whose goal can be replaced afterwards, for hindsight replay.
 

@@ -68,6 +68,7 @@ class ArmEnv:
         joints: number of joints, whose speeds are the first elements of an action.
         a_dim: number of joints, and one more if the task's action moves the gripper.
         memory_dim: width of a row of `memory`.
+        privileged_dim: width of a row of `privileged`.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class ArmEnv:
         self.model = self.world.model
         self.layout = Layout(task.list_columns(self.world))
         self.o_dim = self.layout.size
+        self.privileged_dim = sum(each.width for each in task.list_privileged(self.world))
         self.joints = robot.n
         self.a_dim = robot.n + task.moves_gripper
         self.engine = engine
@@ -325,6 +327,14 @@ class ArmEnv:
         """Return the reward (B,) and its named terms."""
         terms = {"sparse": outcome.success.float() - 1.0} if self.sparse else outcome.terms
         return functools.reduce(torch.add, terms.values()), terms
+
+    def privileged(self, arrived: bool = False) -> Tensor:
+        """Return what critics alone may see (B, privileged_dim), see `Task.observe_privileged`.
+
+        Args:
+            arrived: of the latest step's successor, not of now.
+        """
+        return self.task.observe_privileged(self.world, self.arrived if arrived else self.now)
 
     # Hindsight
 

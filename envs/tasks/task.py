@@ -251,6 +251,18 @@ class Task:
         """Return the observation (B, o_dim), see `list_columns`."""
         raise NotImplementedError
 
+    def list_privileged(self, world: World) -> list[Column]:
+        """List the columns of `observe_privileged`; by default there are none."""
+        return []
+
+    def observe_privileged(self, world: World, true: Moment) -> Tensor:
+        """Return what the simulator knows and an arm does not (B, k), for critics alone.
+
+        Args:
+            true: the arms and the scene as they are, not as they are measured.
+        """
+        raise NotImplementedError
+
     def compute_outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
         """Compute the outcome of the control step that led to a moment.
 

@@ -47,7 +47,8 @@ def check_layers(path: Path, spec: AgentSpec, found: Checkpoint) -> None:
     """
     config = TD3Config(**spec.options)
     actor = [spec.o_dim, *config.hidden, spec.a_dim]
-    critic = [spec.o_dim + spec.a_dim, *config.critic_layers, config.atoms or 1]
+    seen = spec.o_dim + (config.privileged or 0)
+    critic = [seen + spec.a_dim, *config.critic_layers, config.atoms or 1]
     for name, layers in (("actor", actor), ("Q1", critic)):
         if get_widths(found.states[name]) != layers:
             expected = "-".join(map(str, layers))

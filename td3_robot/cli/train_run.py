@@ -12,9 +12,11 @@ from td3_robot.checkpoint.provenance import describe_differences, write_provenan
 from td3_robot.cli.arguments import CONFIG_NAME, merge_options, save_config
 from td3_robot.cli.progress import Display
 from td3_robot.config.run import Config
+from td3_robot.config.td3 import TD3Config
 from td3_robot.data.batch_source import BatchSource
 from td3_robot.data.collector import Collector
 from td3_robot.data.mixed import make_source
+from td3_robot.errors import ConfigError
 from td3_robot.loggers.base import fill_scores
 from td3_robot.loggers.csv import CsvLog
 from td3_robot.loggers.learning_curve import plot_learning_curve
@@ -49,6 +51,22 @@ def set_up_process(config: Config) -> None:
     keep_freed_memory()
     torch.set_num_threads(config.threads)
     torch.set_float32_matmul_precision(config.matmul_precision)
+
+
+def resolve_privileged(config: Config, env: VecEnv) -> TD3Config:
+    """Return the TD3 options with `privileged` set to what the environment offers, if null.
+
+    Raises:
+        ConfigError: another number than the environment offers, or 0.
+    """
+    offered = getattr(env, "privileged_dim", 0)
+    if config.dataset or config.replay.hindsight != "none" or config.td3.normalize_observations:
+        offered = 0
+    if config.td3.privileged not in (None, 0, offered):
+        choices = f"0 or {offered}" if offered else "0: there is nothing that critics alone see"
+        raise ConfigError(f"td3.privileged must be {choices}, got {config.td3.privileged}")
+    chosen = offered if config.td3.privileged is None else config.td3.privileged
+    return dataclasses.replace(config.td3, privileged=chosen)
 
 
 def build_agent(

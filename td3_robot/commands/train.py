@@ -89,6 +89,7 @@ def train_run(argv: list[str], arguments: TrainArguments, store: Any) -> int:
     print_notes(arguments, env)
     expert = build_expert(part.exploration.expert, env)
     config = dataclasses.replace(config, td3=resolve_residual_column(config.td3, env))
+    config = dataclasses.replace(config, td3=run.resolve_privileged(config, env))
     start_from = config.start_from if arguments.resume is None else None
     agent = run.build_agent(config, env, communicator, start_from)
     with contextlib.ExitStack() as cleanup:

@@ -97,6 +97,9 @@ class TD3Config:
             action shrinks in proportion to that speed; 0 for none; needs residual.
         residual_joints: Number of leading elements of an action that are speeds, which
             residual_fade uses; found for the package's arms, elsewhere null for all.
+        privileged: Number of values that critics see in addition to the observation, which the
+            simulator knows and an arm does not; null for all that the training's environment
+            offers, 0 for none.
         normalize_observations: Give the networks observations minus their running mean, divided by
             their standard deviation.
         normalize_epsilon: Added to the variance that observations are normalised by; needs
@@ -137,6 +140,7 @@ class TD3Config:
     residual_scale: float = option(0.3, PART, fixed=True, needs=(_RESIDUAL,))
     residual_fade: float = option(0.0, SHARE, fixed=True, needs=(_RESIDUAL,))
     residual_joints: int | None = option(None, Range(1, WIDTH.most), fixed=True)
+    privileged: int | None = option(None, Range(0, WIDTH.most), fixed=True)
     normalize_observations: bool = option(False, fixed=True)
     normalize_epsilon: float = option(1e-8, POSITIVE, fixed=True, needs=(_NORMALIZED,))
     normalize_clip: float = option(10.0, POSITIVE, fixed=True, needs=(_NORMALIZED,))
@@ -169,6 +173,11 @@ class TD3Config:
             raise ConfigError(
                 "residual and normalize_observations exclude each other: set "
                 "normalize_observations false, since the residual's column would be normalised"
+            )
+        if self.privileged and self.normalize_observations:
+            raise ConfigError(
+                "privileged and normalize_observations exclude each other: set "
+                "normalize_observations false, or privileged 0"
             )
         if self.r_min is not None or self.r_max is not None:
             self._check_bounds()

@@ -20,6 +20,7 @@ from td3_robot.utils.seeding import derive_seed
 from td3_robot.vec_env import (
     GoalVecEnv,
     Policy,
+    PrivilegedVecEnv,
     Step,
     VecEnv,
     draw_uniform,
@@ -74,7 +75,11 @@ class Collector:
         self.generator = torch.Generator(env.device).manual_seed(seed)
         hindsight = config.replay.hindsight != "none"
         self._goal_env = env if hindsight and isinstance(env, GoalVecEnv) else None
-        self.replay = make_replay((env.num_envs, env.o_dim, env.a_dim), config, self.generator, env)
+        self._privileged_env = (
+            env if agent.privileged and isinstance(env, PrivilegedVecEnv) else None
+        )
+        shape = (env.num_envs, env.o_dim + agent.privileged, env.a_dim)
+        self.replay = make_replay(shape, config, self.generator, env)
         require_gamma(self.replay, agent.config.gamma)
         exploration = config.exploration
         self.noise = make_noise(
@@ -149,8 +154,12 @@ class Collector:
                 )
 
     def _get_stored(self, observation: Tensor, arrived: bool = False) -> Tensor:
-        """Return the observation or, with hindsight, the environments' memory of this step."""
-        return observation if self._goal_env is None else self._goal_env.memory(arrived)
+        """Return what critics see or, with hindsight, the environments' memory of this step."""
+        if self._goal_env is not None:
+            return self._goal_env.memory(arrived)
+        if self._privileged_env is None:
+            return observation
+        return torch.cat((observation, self._privileged_env.privileged(arrived)), 1)
 
     def _explore(self, progress: float) -> Tensor:
         """Return actions (B, a_dim) in [-1, 1]: the actor's or the expert's, with noise.
@@ -167,7 +176,7 @@ class Collector:
         noise = factor * self.noise.sample()
         if self._uncertainty is not None:
             noise = noise * self._uncertainty(
-                self._agent.compute_disagreement(self.observation, action)
+                self._agent.compute_disagreement(self._get_stored(self.observation), action)
             )
         action = (action + noise).clamp(-1.0, 1.0)
         if share := self._config.exploration.random_share:

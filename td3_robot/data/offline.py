@@ -45,6 +45,8 @@ class Dataset:
     ):
         if config.dataset is None:
             raise ConfigError("dataset must name a file to learn from")
+        if agent.privileged:
+            raise ConfigError("a dataset holds observations alone: set td3.privileged to 0")
         data = load_dataset(config.dataset, device)
         for name, width, needed in (
             ("observations", data.state.shape[1], agent.o_dim),

@@ -144,9 +144,9 @@ def make_mlps(o_dim: int, a_dim: int, a_max: Tensor, values: int, config: TD3Con
         config: the agent's options.
 
     Returns:
-        The actor, (B, o_dim) -> (B, a_dim) inside the bounds, then Q1 and Q2, (B, o_dim + a_dim) ->
-        (B, values), which get observation and action side by side. No two share a weight; each may
-        ignore columns of the observation.
+        The actor, (B, o_dim) -> (B, a_dim) inside the bounds, then Q1 and Q2, (B, o_dim +
+        config.privileged + a_dim) -> (B, values), which get the observation, what critics alone
+        see, and the action side by side. No two share a weight; each may ignore columns.
     """
     shape = {name: getattr(config, name) for name in ("hidden", "norm", "init", "final_bound")}
     actor: nn.Module = MLP(o_dim, a_dim, a_max, **shape)
@@ -156,12 +156,18 @@ def make_mlps(o_dim: int, a_dim: int, a_max: Tensor, values: int, config: TD3Con
         "hidden": config.critic_layers,
         "norm": "renorm" if config.critic == "crossq" else config.norm,
     }
-    Q1, Q2 = (MLP(o_dim + a_dim, values, output_activation=None, **shape) for _ in range(2))
+    width = o_dim + (config.privileged or 0) + a_dim
+    Q1, Q2 = (MLP(width, values, output_activation=None, **shape) for _ in range(2))
     return actor, Q1, Q2
 
 
 def check_networks(
-    networks: Networks, device: torch.device, o_dim: int, a_dim: int, values: int
+    networks: Networks,
+    device: torch.device,
+    o_dim: int,
+    a_dim: int,
+    values: int,
+    privileged: int = 0,
 ) -> None:
     """Move user-made networks to their device and check them against `make_mlps`.
 
@@ -174,7 +180,8 @@ def check_networks(
         or not all(isinstance(n, nn.Module) for n in networks)
     ):
         raise ConfigError("networks must give a tuple of three modules: the actor, Q1 and Q2")
-    widths = {"actor": (o_dim, a_dim), "Q1": (o_dim + a_dim, values), "Q2": (o_dim + a_dim, values)}
+    critic = (o_dim + privileged + a_dim, values)
+    widths = {"actor": (o_dim, a_dim), "Q1": critic, "Q2": critic}
     for (name, (width, out)), network in zip(widths.items(), networks):
         try:
             with torch.no_grad():  # lazy layers get their widths here

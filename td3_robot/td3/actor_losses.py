@@ -18,7 +18,7 @@ from td3_robot.config.td3 import TD3Config
 class ActorStep(NamedTuple):
     """A batch as the terms of the actor's loss receive it."""
 
-    state: Tensor  # (B, o_dim), normalised if the agent does so
+    state: Tensor  # (B, o_dim + privileged), normalised if the agent does so
     action: Tensor  # (B, a_dim) pi(s)
     data_action: Tensor  # (B, a_dim) from the replay
     q: Tensor  # (B, 1) value_of(state, action)

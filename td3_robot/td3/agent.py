@@ -78,6 +78,9 @@ class TD3:
 
     Attributes:
         config: the resolved options.
+        privileged: number of values that critics alone see after an observation, known while
+            training in simulation (Pinto et al., "Asymmetric Actor Critic for Image-Based Robot
+            Learning", https://arxiv.org/abs/1710.06542).
         normalizer: running statistics of observations, or the identity.
         policy: normaliser, then the deployed network: the actor or its target (`config.policy`).
         gradient_steps: number of updates.
@@ -110,6 +113,7 @@ class TD3:
             config = dataclasses.replace(config, **options)
         self.config = config
         self.o_dim = o_dim
+        self.privileged = config.privileged or 0
         self.a_dim = a_dim
         self.device = torch.device(device)
         self.a_max = torch.as_tensor(a_max, dtype=torch.float32, device=self.device)
@@ -132,7 +136,8 @@ class TD3:
         with _WEIGHTS_LOCK, torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(derive_seed(seed, "weights"))
             made = networks(self.o_dim, self.a_dim, self.a_max, self.value.out_dim, self.config)
-        check_networks(made, self.device, self.o_dim, self.a_dim, self.value.out_dim)
+        widths = (self.o_dim, self.a_dim, self.value.out_dim, self.privileged)
+        check_networks(made, self.device, *widths)
         self.actor, self.Q1, self.Q2 = made
         self.actor_target, self.Q1_target, self.Q2_target = made
         if self.config.weight_norm:
@@ -178,7 +183,9 @@ class TD3:
 
     @torch.no_grad()
     def compute_disagreement(self, o: Tensor, action: Tensor) -> Tensor:
-        """Compute the distance (B,) of both critics' values of (B, o_dim) and (B, a_dim)."""
+        """Compute the distance (B,) of both critics' values of (B, o_dim + privileged) and
+        (B, a_dim).
+        """
         x = torch.cat((self.normalizer(o), action), 1)
         return (self.value.mean(self.Q1(x)) - self.value.mean(self.Q2(x))).abs()[:, 0]
 
@@ -188,7 +195,7 @@ class TD3:
         Targets move every `policy_delay` steps, and with them the actor after the first `burn_in`.
 
         Args:
-            batch: observations before normalisation.
+            batch: observations before normalisation, (B, o_dim + privileged).
 
         Returns:
             Named 0-d tensors, left on the device so that nothing waits for it: `Q1_loss`, `Q2_loss`
@@ -259,7 +266,7 @@ class TD3:
         with torch.no_grad():
             actor = self.actor if self.config.critic == "crossq" else self.actor_target
             # a' = clip(pi'(s') + clip(eps, -c, c))
-            action = self._smooth(actor(batch.next_state))
+            action = self._smooth(actor(self._observed(batch.next_state)))
             next_x = torch.cat((batch.next_state, action), 1)
         if self.config.critic == "crossq":
             joint = [JointPass(Q, x, next_x) for Q in self._critics]
@@ -267,6 +274,10 @@ class TD3:
         with torch.no_grad():
             next_outputs = [Q(next_x) for Q in self._critic_targets]
         return [forward(Q, x) for Q in self._critics], next_outputs
+
+    def _observed(self, state: Tensor) -> Tensor:
+        """Return what the actor sees (B, o_dim) of what critics see."""
+        return state[:, : self.o_dim] if self.privileged else state
 
     def _smooth(self, action: Tensor) -> Tensor:
         """Add clipped noise eps ~ N(0, policy_noise) to target actions; 0 draws none."""
@@ -277,7 +288,7 @@ class TD3:
 
     def _update_actor(self, state: Tensor, data_action: Tensor) -> Tensor:
         """Take a step of the actor down the sum of its terms, in the paper -mean Q1(s, pi(s))."""
-        passed = forward(self.actor, state)
+        passed = forward(self.actor, self._observed(state))
         action = passed.output
         q = self._estimate_value(state, action)
         step = ActorStep(state, action, data_action, q, self._estimate_value)
