@@ -39,7 +39,7 @@ CLASSICAL = {  # task -> best classical controller
     "pick_turned": "pick+guard",
     "push": "push",
     "stack": "pick+guard",
-    "insert": "insert_spiral",
+    "insert": "insert_tilted",
 }
 WORLDS = {
     "exact": {"randomize": "none"},

@@ -1,8 +1,9 @@
 """Programs that put a peg into a hole by feel, as a programmer would write them.
 
-They have no state of their own: where the arm is, what it feels, and how long and how far it has
-moved since it first pressed decide what to do. All is computed in the hand's frame e, whose z is
-the approach. A program knows the assumed place of the hole, not the true one.
+They have no state of their own: where the arm is, what it feels, how long and how far it has moved
+since it first pressed, and how long since two walls held it decide what to do. All is computed in
+the hand's frame e, whose z is the approach. A program knows the assumed place of the hole, not the
+true one.
 """
 
 import math
@@ -41,6 +42,16 @@ class InsertConstants:
             comes from an edge of the hole. edge: speed per force beyond that [m/s/N].
         gain: speed per distance [1/s]; damping: see `ResolvedRate` [m/rad].
         tilt: of the tilted strategy, about both axes of the hand [rad].
+        tip_offset: of the tilted peg from the assumed axis, along both axes, where it comes down
+            [m]; touch: speed there [m/s].
+        lean, lean_press: force aside along both axes and down while it slides [N].
+        slide: fastest along each axis [m/s]; slide_gain: speed per force that is missing [m/s/N];
+            settle: fastest down meanwhile [m/s].
+        held: share of `lean` that a wall gives; fallen: depth below the first contact that a peg
+            between walls has [m]; held_for: time of both before it is turned [s].
+        upright: speed of that turn [rad/s]; upright_gain: turning speed per angle left below
+            `seated_depth` [1/s]; seated_depth: under the first contact [m]; sink: speed there
+            [m/s].
     """
 
     fast: float = 0.06
@@ -64,6 +75,20 @@ class InsertConstants:
     gain: float = 6.0
     damping: float = 0.02
     tilt: float = 0.1
+    tip_offset: float = 0.006
+    touch: float = 0.013
+    lean: float = 9.0
+    lean_press: float = 9.0
+    slide: float = 0.011
+    slide_gain: float = 1.5e-3
+    settle: float = 0.01
+    held: float = 0.7
+    fallen: float = 0.0015
+    held_for: float = 0.05
+    upright: float = 1.6
+    upright_gain: float = 1.5
+    seated_depth: float = 0.003
+    sink: float = 0.02
 
 
 DEFAULTS = InsertConstants()
@@ -81,6 +106,7 @@ class Feeling:
         force, moment: (B, 3) on the hand, at the peg's tip [N, Nm].
         searched: (B,) time of the search since the peg first pressed; 0 before [s].
         sunk: (B,) how far the peg has moved along the approach since then [m].
+        seated: (B,) time since two walls held the tilted peg; 0 before [s].
     """
 
     aside: Tensor
@@ -91,6 +117,7 @@ class Feeling:
     moment: Tensor
     searched: Tensor
     sunk: Tensor
+    seated: Tensor
 
     @property
     def press(self) -> Tensor:
@@ -117,7 +144,7 @@ def feel(moment: Moment, reach: float, depth: float, half: float) -> Feeling:
     at_tip = transform(moment.wrench[:, 3:]) - torch.linalg.cross(tip, force)
     turn = transform(moment.rotation_error)
     corner = half * turn[:, :2].abs().sum(1)
-    memory = (moment.scene["searched"], moment.scene["sunk"])
+    memory = (moment.scene[name] for name in ("searched", "sunk", "seated"))
     return Feeling(error[:, :2], error[:, 2] - depth, turn, corner, force, at_tip, *memory)
 
 
@@ -167,20 +194,40 @@ def locate_on_spiral(seconds: Tensor, constants: InsertConstants = DEFAULTS) -> 
 
 
 def compute_tilted(felt: Feeling, constants: InsertConstants = DEFAULTS) -> Tensor:
-    """Compute the twist (B, 6) that lets a corner of the tilted peg into the hole [m/s, rad/s].
+    """Compute the twist (B, 6) that finds two walls with a corner of the tilted peg [m/s, rad/s].
 
-    Deeper, the peg is turned upright, pressed against the walls that its corner has found.
+    The lowest corner comes down near the middle of the hole as it is assumed, and so inside the
+    true one unless that is half a width away. Pressed aside, the peg slides until two walls hold
+    it, and falls in between them. There it is turned upright, and goes down.
     """
-    lean = 0.5 * constants.press
-    against = (-felt.force[:, :2]).amin(1)  # what both walls that the corner has found give
-    deep = (felt.sunk / constants.in_depth).clamp(0.0, 1.0)
-    found = torch.maximum(deep, (against / (0.7 * lean)).clamp(0.0, 1.0))
-    wanted = constants.tilt * (1.0 - found[:, None]) * felt.turn.new_tensor([1.0, -1.0, 0.0])
+    turned = compute_turned_share(felt.seated, constants)
+    met = (felt.searched > 0.0)[:, None]
+    inside = ((turned >= 1.0) & (felt.sunk > constants.seated_depth))[:, None]
+    wanted = constants.tilt * (1.0 - turned)[:, None] * felt.turn.new_tensor([1.0, -1.0, 0.0])
     turn = constants.gain * (felt.turn + wanted)
-    touching = (felt.press > 0.3 * constants.press)[:, None]
-    aside = constants.press_gain * (lean + felt.force[:, :2])
-    aside = torch.where(touching, aside.clamp(-0.01, 0.01), constants.gain * felt.aside)
-    return _join(felt, constants, aside, turn)
+    settle = constants.upright_gain * felt.turn + constants.turn_comply * felt.moment
+    to_start = constants.gain * (felt.aside - constants.tip_offset)
+    limit = constants.slide
+    slide = (constants.slide_gain * (constants.lean + felt.force[:, :2])).clamp(-limit, limit)
+    across = torch.where(met, slide, to_start.clamp(-constants.fast, constants.fast))
+    across = torch.where(inside, _comply(felt, constants), across)
+    above = _approach(felt, constants, constants.touch)[:, None]
+    press = _press(felt, constants, constants.lean_press, constants.settle)[:, None]
+    insert = _insert(felt, constants, constants.sink)[:, None]
+    down = torch.where(inside, insert, torch.where(met, press, above))
+    return torch.cat((across, down, torch.where(inside, settle, turn)), 1)
+
+
+def find_walls(felt: Feeling, constants: InsertConstants = DEFAULTS) -> Tensor:
+    """Find the tilted pegs (B,) that have fallen in between two walls, which hold them."""
+    against = (-felt.force[:, :2]).amin(1)
+    return (against > constants.held * constants.lean) & (felt.sunk > constants.fallen)
+
+
+def compute_turned_share(seated: Tensor, constants: InsertConstants = DEFAULTS) -> Tensor:
+    """Compute the share (B,) of its tilt that a peg has lost which was held for so long [s]."""
+    seconds = seated - constants.held_for
+    return (constants.upright / constants.tilt * seconds).clamp(0.0, 1.0)
 
 
 def _comply(felt: Feeling, constants: InsertConstants) -> Tensor:
@@ -191,26 +238,38 @@ def _align(felt: Feeling, constants: InsertConstants) -> Tensor:
     return constants.gain * felt.turn
 
 
+def _approach(felt: Feeling, constants: InsertConstants, slow: float) -> Tensor:
+    """Return the speed (B,) down above the surface, `slow` where contact may come."""
+    room = felt.height - felt.corner - constants.guard
+    return (slow + constants.gain * room).clamp(slow, constants.fast)
+
+
+def _press(felt: Feeling, constants: InsertConstants, force: float, fastest: float) -> Tensor:
+    """Return the speed (B,) down that presses with a force [N], `fastest` without contact."""
+    press = (constants.press_gain * (force - felt.press)).clamp(-fastest, fastest)
+    return torch.where(felt.press > 1.0, press, fastest)
+
+
+def _insert(felt: Feeling, constants: InsertConstants, fastest: float) -> Tensor:
+    """Return the speed (B,) down in the hole, `fastest` without resistance."""
+    force = (constants.press_gain * 4.0 * (constants.insert - felt.press)).clamp(-0.02, 0.02)
+    insert = torch.where(felt.press > 5.0, force, fastest)
+    return torch.minimum(insert, constants.gain * (felt.height + 0.025))
+
+
 def _join(felt: Feeling, constants: InsertConstants, aside: Tensor, turn: Tensor) -> Tensor:
     """Join the approach, the search of a program and the insertion to a twist (B, 6)."""
     above = (felt.searched <= 0.0)[:, None]
     inside = (felt.sunk > constants.in_depth)[:, None]
-    room = felt.height - felt.corner - constants.guard
-    approach = (constants.slow + constants.gain * room).clamp(constants.slow, constants.fast)
-    search = (constants.press_gain * (constants.press - felt.press)).clamp(
-        -constants.slow, constants.slow
-    )
-    search = torch.where(felt.press > 1.0, search, constants.slow)
-    force = (constants.press_gain * 4.0 * (constants.insert - felt.press)).clamp(-0.02, 0.02)
-    insert = torch.where(felt.press > 5.0, force, constants.fast)
-    insert = torch.minimum(insert, constants.gain * (felt.height + 0.025))
-    above_, inside_ = above[:, 0], inside[:, 0]
-    down = torch.where(above_, approach, torch.where(inside_, insert, search))
+    approach = _approach(felt, constants, constants.slow)[:, None]
+    search = _press(felt, constants, constants.press, constants.slow)[:, None]
+    insert = _insert(felt, constants, constants.fast)[:, None]
+    down = torch.where(above, approach, torch.where(inside, insert, search))
     to_axis = constants.gain * felt.aside
     across = torch.where(inside, _comply(felt, constants), torch.where(above, to_axis, aside))
     comply = constants.turn_comply * felt.moment
     turned = torch.where(inside, comply, turn)
-    return torch.cat((across, down[:, None], turned), 1)
+    return torch.cat((across, down, turned), 1)
 
 
 def convert_to_action(
@@ -276,7 +335,7 @@ class InsertSpiral(_Program):
 
 @register_controller("insert_tilted")
 class InsertTilted(_Program):
-    """Tilted peg whose corner finds the hole, then turned upright."""
+    """Tilted peg whose corner finds two walls of the hole, then turned upright."""
 
     def compute_twist(self, felt: Feeling) -> Tensor:
         """Compute the twist (B, 6) of the peg's tip [m/s, rad/s]."""

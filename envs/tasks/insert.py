@@ -33,8 +33,10 @@ from envs.world import Moment, Scene, World
 from td3_robot.errors import ConfigError, not_none
 
 CANDIDATES = 512  # scenes sampled at a time
+_MEMORY = ("clock", "searched", "sunk", "seated")  # what an episode begins with at zero
 _LENGTH_UNIT = 0.005  # [m] of observed distances
 _SUNK_UNIT = 0.001  # [m]
+_LEAN_UNIT = 0.1  # [rad]
 _FORCE_UNIT = 10.0  # [N]
 _MOMENT_UNIT = 0.5  # [Nm]
 
@@ -47,8 +49,9 @@ class Insert(Task):
     A goal (7,) is the pose of the TCP with the peg at the bottom of the hole, as it is assumed. The
     scene also holds `hole` (7,), the true pose of the hole's mouth, `hole_friction` (), and `clock`
     (), the time since the start [s]: a policy without memory that sees it can search along a path.
-    `searched` () [s] and `sunk` () [m] remember the first contact, see `insertion.Feeling`; they
-    tell a surface from the hole where its height is not known.
+    `searched` () [s], `sunk` () [m] and `seated` () [s] remember the first contact and the first
+    hold between walls, see `insertion.Feeling`; they tell a surface from the hole where its height
+    is not known.
 
     Attributes:
         shape: of peg and hole, "square" or "round".
@@ -109,7 +112,7 @@ class Insert(Task):
     controllers = ("insert_straight", "insert_spiral", "insert_tilted")
     needs_hand = True
     ends_early = True
-    memory_keys = ("goal", "hole", "clock", "searched", "sunk", WRENCH, "contact_forces")
+    memory_keys = ("goal", "hole", *_MEMORY, WRENCH, "contact_forces")
     measures = (
         Measure("insert_force_n", "insert_force", "most", "most", "force of the peg", "N"),
         Measure("insert_depth_m", "insert_depth", "last", "quantiles", "depth of the peg", "mm"),
@@ -189,9 +192,7 @@ class Insert(Task):
             "goal": torch.cat((T[:, :3, 3], to_quaternion(T[:, :3, :3])), 1),
             "hole": self._place_hole(T, share[:, 3:8]),
             "hole_friction": friction,
-            "clock": torch.zeros_like(friction),
-            "searched": torch.zeros_like(friction),
-            "sunk": torch.zeros_like(friction),
+            **{name: torch.zeros_like(friction) for name in _MEMORY},
             "start": start,
         }
         return {name: value[good] for name, value in scene.items()}
@@ -215,17 +216,27 @@ class Insert(Task):
         return torch.cat((position, to_quaternion(R)), 1)
 
     def advance(self, world: World, before: Moment, after: Moment) -> Moment:
-        """Let the clock run, and remember when and where the peg first pressed."""
-        clock = self.dt * after.steps.to(after.tcp.dtype)
-        axis = after.T_be[:, :3, 2]
-        press = -(after.scene[WRENCH][:, :3] * axis).sum(1)
-        met = before.scene["searched"] > 0.0
-        moved = ((after.tcp - before.tcp) * axis).sum(1)
-        sunk = before.scene["sunk"] + torch.where(met, moved, 0.0)
-        searches = met | (press > insertion.FELT)
+        """Let the clock run, and remember when and where the peg first pressed and was held."""
+        felt = insertion.feel(after, self.reach, self.depth, self.width / 2.0)
+        met = felt.searched > 0.0
+        approach = to_matrix(after.scene["goal"][:, 3:])[:, :, 2]
+        moved = ((self._find_tip(after) - self._find_tip(before)) * approach).sum(1)
+        sunk = felt.sunk + torch.where(met, moved, 0.0)
+        searches = met | (felt.press > insertion.FELT)
         passed = self.dt * searches * insertion.compute_search_rate(sunk)
-        memory = {"clock": clock, "searched": before.scene["searched"] + passed, "sunk": sunk}
+        held = met & insertion.find_walls(replace(felt, sunk=sunk))
+        held = held | (felt.seated >= insertion.DEFAULTS.held_for)
+        memory = {
+            "clock": self.dt * after.steps.to(after.tcp.dtype),
+            "searched": felt.searched + passed,
+            "sunk": sunk,
+            "seated": felt.seated + self.dt * held,
+        }
         return replace(after, scene={**after.scene, **memory})
+
+    def _find_tip(self, moment: Moment) -> Tensor:
+        """Return the middle of the peg's tip (B, 3) in the base frame [m]."""
+        return moment.tcp + self.reach * moment.T_be[:, :3, 2]
 
     def make_command(self, world: World, moment: Moment, action: Tensor) -> Command:
         """Return the command of the slow joints, with the fingers at the peg."""
@@ -249,7 +260,7 @@ class Insert(Task):
             Column("clock", 1),
             Column("searched", 1),
             Column("sunk", 1),
-            Column("path", 2, True),
+            Column("seated", 1),
             *felt,
             Column("scripted", n, True),
         ]
@@ -259,8 +270,8 @@ class Insert(Task):
 
         Its columns are o [rad, m]; qd [rad/s]; goal [m]; aside and height, of the peg over the
         assumed hole, and turn, see `insertion.Feeling` [5 mm, rad]; clock and searched [s]; sunk
-        [1 mm]; path, from the peg to where the spiral search is [5 mm]; force and moment on the
-        peg's tip [10 N, 0.5 Nm]; and scripted, the action of the spiral search.
+        [1 mm]; seated [s]; force and moment on the peg's tip [10 N, 0.5 Nm]; and scripted, the
+        action of the tilted strategy.
         """
         state = moment.state
         felt = insertion.feel(moment, self.reach, self.depth, self.width / 2.0)
@@ -274,16 +285,32 @@ class Insert(Task):
             moment.scene["clock"][:, None],
             felt.searched[:, None],
             felt.sunk[:, None] / _SUNK_UNIT,
-            (felt.aside + insertion.locate_on_spiral(felt.searched)) / _LENGTH_UNIT,
+            felt.seated[:, None],
         ]
         if self.shows_force:
             parts += [felt.force / _FORCE_UNIT, felt.moment / _MOMENT_UNIT]
         constants = insertion.DEFAULTS
-        twist = insertion.compute_spiral(felt, constants)
+        twist = insertion.compute_tilted(felt, constants)
         scripted = insertion.convert_to_action(
             world, moment, twist, self.reach, self.speed, constants.damping
         )
         return torch.cat((*parts, scripted), 1)
+
+    def list_privileged(self, world: World) -> list[Column]:
+        """List the columns of `observe_privileged`."""
+        return [Column("place", 3), Column("lean", 2), Column("hole_friction", 1)]
+
+    def observe_privileged(self, world: World, true: Moment) -> Tensor:
+        """Return where the hole truly is, and its friction (B, 6).
+
+        Its columns are place, of the peg's tip in the frame of the hole [5 mm]; lean, the peg's
+        axis in that frame [0.1 rad]; and the coefficient of friction.
+        """
+        R = to_matrix(true.scene["hole"][:, 3:])
+        lean = (true.T_be[:, :3, 2][:, :, None] * R).sum(1)[:, :2]
+        place = self.compute_place(true)
+        friction = true.scene["hole_friction"][:, None]
+        return torch.cat((place / _LENGTH_UNIT, lean / _LEAN_UNIT, friction), 1)
 
     # Reward
 
@@ -311,9 +338,8 @@ class Insert(Task):
 
     def compute_place(self, moment: Moment) -> Tensor:
         """Return the peg's tips (B, 3) in the frame of the true hole [m]."""
-        tip = moment.tcp + self.reach * moment.T_be[:, :3, 2]
         hole = moment.scene["hole"]
-        return ((tip - hole[:, :3])[:, :, None] * to_matrix(hole[:, 3:])).sum(1)
+        return ((self._find_tip(moment) - hole[:, :3])[:, :, None] * to_matrix(hole[:, 3:])).sum(1)
 
     def achieved_goal(self, world: World, moment: Moment) -> Tensor:
         """Return the pose of the TCP (B, 7)."""

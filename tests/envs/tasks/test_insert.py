@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from envs.arm_env import ArmEnv
-from envs.controllers import make_baseline
+from envs.controllers import insertion, make_baseline
 from envs.kinematics.rotations import to_matrix
 from envs.robots import make_robot
 from envs.simulation.engines import make_engine
@@ -144,6 +144,69 @@ def test_the_spiral_finds_what_straight_down_does_not():
     straight, _ = play(env, "insert_straight")
     spiral, _ = play(env, "insert_spiral")
     assert spiral["success"].sum() > straight["success"].sum() + 1
+
+
+def test_a_tilted_peg_finds_a_hole_that_the_spiral_does_not_reach():
+    """Six millimetres beside where it is assumed, in each of four directions."""
+    far = {}
+    for name in ("insert_spiral", "insert_tilted"):
+        env = make_insert(num_envs=4, **EXACT)
+        env.reset(0)
+        hole = env.scene["hole"].clone()
+        hole[:, :2] += torch.tensor([[6e-3, 0.0], [-6e-3, 0.0], [0.0, 6e-3], [0.0, -6e-3]])
+        env.now = dataclasses.replace(env.now, scene={**env.scene, "hole": hole})
+        policy = make_baseline(name, env)
+        over = torch.zeros(4, dtype=torch.bool)
+        found = torch.zeros(4, dtype=torch.bool)
+        most = torch.zeros(4)
+        observation = env.task.observe(env.world, env.moment)
+        for _ in range(env.task.horizon - 1):
+            step = env.step(policy(observation))
+            observation = step.observation
+            most = torch.where(over, most, most.maximum(step.info["insert_force"]))
+            found |= step.info["success"] & ~over
+            over |= step.terminated
+        far[name] = (found, most)
+    found, force = far["insert_tilted"]
+    assert found.all() and (force < env.task.force_limit).all()
+    assert not far["insert_spiral"][0].all()
+
+
+def test_a_peg_is_turned_upright_only_where_two_walls_hold_it():
+    """One wall, friction on the surface and a peg that has not fallen are no walls."""
+    constants = insertion.DEFAULTS
+    enough = -1.1 * constants.held * constants.lean
+    deep = 1.1 * constants.fallen
+    cases = [
+        (enough, enough, deep, True),
+        (enough, 0.0, deep, False),
+        (0.0, enough, deep, False),
+        (enough, enough, 0.0, False),
+        (-enough, enough, deep, False),
+    ]
+    force = torch.tensor([[x, y, -9.0] for x, y, *_ in cases])
+    sunk = torch.tensor([depth for _, _, depth, _ in cases])
+    none = torch.zeros(len(cases))
+    felt = insertion.Feeling(force[:, :2], none, force, none, force, force, none + 1.0, sunk, none)
+    assert insertion.find_walls(felt).tolist() == [held for *_, held in cases]
+    seconds = torch.tensor([0.0, constants.held_for, constants.held_for + 10.0])
+    assert insertion.compute_turned_share(seconds).tolist() == [0.0, 0.0, 1.0]
+
+
+def test_critics_see_where_the_hole_truly_is():
+    """By hand: the tip over, beside and in a hole that stands upright in the world."""
+    env = make_insert(num_envs=3, **EXACT)
+    moment = env.now
+    tip = moment.tcp + env.task.reach * moment.T_be[:, :3, 2]
+    off = torch.tensor([[0.0, 0.0, 0.01], [0.005, 0.0, 0.0], [0.0, -0.005, -0.015]])
+    upright = torch.tensor([1.0, 0.0, 0.0, 0.0]).expand(3, 4)
+    scene = {**moment.scene, "hole": torch.cat((tip - off, upright), 1)}
+    env.now = dataclasses.replace(moment, scene={**scene, "hole_friction": off[:, 2] + 0.3})
+    told = env.privileged()
+    assert told.shape == (3, env.privileged_dim)
+    assert torch.allclose(told[:, :3], off / 0.005, atol=1e-4)
+    assert torch.allclose(told[:, 3:5], moment.T_be[:, :2, 2] / 0.1, atol=1e-5)
+    assert torch.equal(told[:, 5], off[:, 2] + 0.3)
 
 
 def test_too_much_force_ends_an_episode_and_is_no_success():
