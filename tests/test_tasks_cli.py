@@ -64,7 +64,7 @@ RATES = {
     "pick_turned": 0.984,
     "push": 0.965,
     "stack": 0.98,
-    "insert": 0.989,
+    "insert": 0.993,
 }
 
 

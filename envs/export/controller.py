@@ -38,6 +38,8 @@ SCENE = {
     "searched": "time of the search since the peg first pressed with 1.5 N, s, and 0 before; a "
     "quarter as fast while the peg is more than 0.2 mm deeper than then",
     "sunk": "distance of the peg from there along the approach, m; 0 before",
+    "seated": "time since two walls held the peg, s, and 0 before: both pressed with 6.3 N against "
+    "its motion along the hand's x and y, and it had sunk by 1.5 mm",
 }
 OUTPUTS = ("command", "opening", "observation")
 

@@ -29,9 +29,11 @@ def test_an_example_learns_and_its_checkpoint_comes_back(tmp_path, name):
         return torch.rand(8, width, generator=generator) - 0.5
 
     o = draw(agent.o_dim)
+    state = torch.cat((o, draw(agent.privileged)), 1)
     before = agent.select_action(o)
     for _ in range(2):
-        agent.update(Batch(o, draw(agent.a_dim), draw(1), draw(agent.o_dim), torch.zeros(8, 1)))
+        after = draw(agent.o_dim + agent.privileged)
+        agent.update(Batch(state, draw(agent.a_dim), draw(1), after, torch.zeros(8, 1)))
     assert not torch.equal(agent.select_action(o), before)
     agent.save(tmp_path / "run")
     own = {key: names[key] for key in ("networks",) if key in names}
