@@ -329,11 +329,7 @@ class ArmEnv:
         return functools.reduce(torch.add, terms.values()), terms
 
     def privileged(self, arrived: bool = False) -> Tensor:
-        """Return what critics alone may see (B, privileged_dim), see `Task.observe_privileged`.
-
-        Args:
-            arrived: of the latest step's successor, not of now.
-        """
+        """Return (B, privileged_dim) of now, or with `arrived` of the latest step's successor."""
         return self.task.observe_privileged(self.world, self.arrived if arrived else self.now)
 
     # Hindsight

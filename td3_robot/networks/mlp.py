@@ -146,7 +146,8 @@ def make_mlps(o_dim: int, a_dim: int, a_max: Tensor, values: int, config: TD3Con
     Returns:
         The actor, (B, o_dim) -> (B, a_dim) inside the bounds, then Q1 and Q2, (B, o_dim +
         config.privileged + a_dim) -> (B, values), which get the observation, what critics alone
-        see, and the action side by side. No two share a weight; each may ignore columns.
+        see (https://arxiv.org/abs/1710.06542), and the action side by side. No two share a weight;
+        each may ignore columns.
     """
     shape = {name: getattr(config, name) for name in ("hidden", "norm", "init", "final_bound")}
     actor: nn.Module = MLP(o_dim, a_dim, a_max, **shape)
@@ -162,14 +163,15 @@ def make_mlps(o_dim: int, a_dim: int, a_max: Tensor, values: int, config: TD3Con
 
 
 def check_networks(
-    networks: Networks,
-    device: torch.device,
-    o_dim: int,
-    a_dim: int,
-    values: int,
-    privileged: int = 0,
+    networks: Networks, device: torch.device, o_dim: int, seen: int, a_dim: int, values: int
 ) -> None:
     """Move user-made networks to their device and check them against `make_mlps`.
+
+    Args:
+        networks: the actor, Q1 and Q2.
+        device: where they are moved to.
+        o_dim, seen: widths of what the actor and the critics see.
+        a_dim, values: widths of what they return.
 
     Raises:
         ConfigError: they are not three modules, share weights, or have a wrong input or output.
@@ -180,7 +182,7 @@ def check_networks(
         or not all(isinstance(n, nn.Module) for n in networks)
     ):
         raise ConfigError("networks must give a tuple of three modules: the actor, Q1 and Q2")
-    critic = (o_dim + privileged + a_dim, values)
+    critic = (seen + a_dim, values)
     widths = {"actor": (o_dim, a_dim), "Q1": critic, "Q2": critic}
     for (name, (width, out)), network in zip(widths.items(), networks):
         try:

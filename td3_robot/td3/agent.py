@@ -78,9 +78,7 @@ class TD3:
 
     Attributes:
         config: the resolved options.
-        privileged: number of values that critics alone see after an observation, known while
-            training in simulation (Pinto et al., "Asymmetric Actor Critic for Image-Based Robot
-            Learning", https://arxiv.org/abs/1710.06542).
+        privileged: number of values that critics alone see, after an observation.
         normalizer: running statistics of observations, or the identity.
         policy: normaliser, then the deployed network: the actor or its target (`config.policy`).
         gradient_steps: number of updates.
@@ -136,7 +134,7 @@ class TD3:
         with _WEIGHTS_LOCK, torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(derive_seed(seed, "weights"))
             made = networks(self.o_dim, self.a_dim, self.a_max, self.value.out_dim, self.config)
-        widths = (self.o_dim, self.a_dim, self.value.out_dim, self.privileged)
+        widths = (self.o_dim, self.o_dim + self.privileged, self.a_dim, self.value.out_dim)
         check_networks(made, self.device, *widths)
         self.actor, self.Q1, self.Q2 = made
         self.actor_target, self.Q1_target, self.Q2_target = made
@@ -183,9 +181,7 @@ class TD3:
 
     @torch.no_grad()
     def compute_disagreement(self, o: Tensor, action: Tensor) -> Tensor:
-        """Compute the distance (B,) of both critics' values of (B, o_dim + privileged) and
-        (B, a_dim).
-        """
+        """Compute the distance (B,) of both critics' values of what they see and an action."""
         x = torch.cat((self.normalizer(o), action), 1)
         return (self.value.mean(self.Q1(x)) - self.value.mean(self.Q2(x))).abs()[:, 0]
 
@@ -266,7 +262,7 @@ class TD3:
         with torch.no_grad():
             actor = self.actor if self.config.critic == "crossq" else self.actor_target
             # a' = clip(pi'(s') + clip(eps, -c, c))
-            action = self._smooth(actor(self._observed(batch.next_state)))
+            action = self._smooth(actor(batch.next_state[:, : self.o_dim]))
             next_x = torch.cat((batch.next_state, action), 1)
         if self.config.critic == "crossq":
             joint = [JointPass(Q, x, next_x) for Q in self._critics]
@@ -274,10 +270,6 @@ class TD3:
         with torch.no_grad():
             next_outputs = [Q(next_x) for Q in self._critic_targets]
         return [forward(Q, x) for Q in self._critics], next_outputs
-
-    def _observed(self, state: Tensor) -> Tensor:
-        """Return what the actor sees (B, o_dim) of what critics see."""
-        return state[:, : self.o_dim] if self.privileged else state
 
     def _smooth(self, action: Tensor) -> Tensor:
         """Add clipped noise eps ~ N(0, policy_noise) to target actions; 0 draws none."""
@@ -288,7 +280,7 @@ class TD3:
 
     def _update_actor(self, state: Tensor, data_action: Tensor) -> Tensor:
         """Take a step of the actor down the sum of its terms, in the paper -mean Q1(s, pi(s))."""
-        passed = forward(self.actor, self._observed(state))
+        passed = forward(self.actor, state[:, : self.o_dim])
         action = passed.output
         q = self._estimate_value(state, action)
         step = ActorStep(state, action, data_action, q, self._estimate_value)
@@ -311,15 +303,11 @@ class TD3:
 
     # without `twin_critics` Q2 is never updated
     _critics = property(lambda self: (self.Q1, self.Q2)[: 1 + self.config.twin_critics])
-    _critic_targets = property(
-        lambda self: (self.Q1_target, self.Q2_target)[: 1 + self.config.twin_critics]
-    )
+    _critic_targets = property(lambda self: (self.Q1_target, self.Q2_target)[: len(self._critics)])
     _optimizers = property(
         lambda self: (self.actor_optimizer, self.Q1_optimizer, self.Q2_optimizer)
     )
-    _critic_optimizers = property(
-        lambda self: (self.Q1_optimizer, self.Q2_optimizer)[: 1 + self.config.twin_critics]
-    )
+    _critic_optimizers = property(lambda self: self._optimizers[1 : 2 + self.config.twin_critics])
 
     @property
     def joint_steps(self) -> list[tuple[JointStep, Sequence[Optimizer]]]:
