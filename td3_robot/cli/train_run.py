@@ -22,6 +22,7 @@ from td3_robot.loggers.csv import CsvLog
 from td3_robot.loggers.learning_curve import plot_learning_curve
 from td3_robot.loggers.mlflow import MLflowLog, open_store
 from td3_robot.loggers.tensorboard import TensorBoardLog
+from td3_robot.networks.residual import resolve_residual_column
 from td3_robot.td3.agent import TD3
 from td3_robot.training.callbacks import Callback, Run, StopAt, make_callbacks
 from td3_robot.training.trainer import Trainer
@@ -53,11 +54,14 @@ def set_up_process(config: Config) -> None:
     torch.set_float32_matmul_precision(config.matmul_precision)
 
 
-def resolve_privileged(config: Config, env: VecEnv) -> TD3Config:
-    """Return the TD3 options with `privileged` set to what the environment offers, if null.
+def resolve_columns(config: Config, env: VecEnv) -> TD3Config:
+    """Return the TD3 options with what they leave to the environment's columns.
+
+    `privileged`, if null, is what the environment offers; the rest is of `resolve_residual_column`.
 
     Raises:
-        ConfigError: another number than the environment offers, or 0.
+        ConfigError: `privileged` is neither what the environment offers nor 0; see
+            `resolve_residual_column`.
     """
     offered = getattr(env, "privileged_dim", 0)
     if config.dataset or config.replay.hindsight != "none" or config.td3.normalize_observations:
@@ -66,7 +70,8 @@ def resolve_privileged(config: Config, env: VecEnv) -> TD3Config:
         choices = f"0 or {offered}" if offered else "0: there is nothing that critics alone see"
         raise ConfigError(f"td3.privileged must be {choices}, got {config.td3.privileged}")
     chosen = offered if config.td3.privileged is None else config.td3.privileged
-    return dataclasses.replace(config.td3, privileged=chosen)
+    td3 = dataclasses.replace(config.td3, privileged=chosen)
+    return resolve_residual_column(td3, env)
 
 
 def build_agent(

@@ -75,7 +75,6 @@ def train_run(argv: list[str], arguments: TrainArguments, store: Any) -> int:
     from envs.arm_env.fingerprint import env_fingerprint
     from td3_robot.cli import train_run as run
     from td3_robot.distributed.launch import connect, format_command, open_run_folder, shard_config
-    from td3_robot.networks.residual import resolve_residual_column
     from td3_robot.training.trainer import Trainer
 
     config = arguments.config
@@ -88,8 +87,7 @@ def train_run(argv: list[str], arguments: TrainArguments, store: Any) -> int:
     env, evaluation_env = build_environments(options, part)
     print_notes(arguments, env)
     expert = build_expert(part.exploration.expert, env)
-    config = dataclasses.replace(config, td3=resolve_residual_column(config.td3, env))
-    config = dataclasses.replace(config, td3=run.resolve_privileged(config, env))
+    config = dataclasses.replace(config, td3=run.resolve_columns(config, env))
     start_from = config.start_from if arguments.resume is None else None
     agent = run.build_agent(config, env, communicator, start_from)
     with contextlib.ExitStack() as cleanup:

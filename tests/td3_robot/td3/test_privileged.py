@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from td3_robot import TD3, Batch
-from td3_robot.cli.train_run import resolve_privileged
+from td3_robot.cli.train_run import resolve_columns
 from td3_robot.config.run import Config, ExplorationConfig, ReplayConfig
 from td3_robot.config.td3 import TD3Config
 from td3_robot.data.collector import Collector
@@ -142,10 +142,10 @@ def test_it_is_found_unless_something_forbids_it():
         (make_config(normalize_observations=True), offers, 0),
         (dataclasses.replace(make_config(), replay=hindsight), offers, 0),
     ):
-        assert resolve_privileged(config, env).privileged == found
+        assert resolve_columns(config, env).privileged == found
     with pytest.raises(ConfigError, match="must be 0 or 6, got 5"):
-        resolve_privileged(make_config(privileged=5), offers)
+        resolve_columns(make_config(privileged=5), offers)
     with pytest.raises(ConfigError, match="there is nothing that critics alone see"):
-        resolve_privileged(make_config(privileged=5), SimpleNamespace())
+        resolve_columns(make_config(privileged=5), SimpleNamespace())
     with pytest.raises(ConfigError, match="exclude each other"):
         TD3Config(privileged=3, normalize_observations=True)
