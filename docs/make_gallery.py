@@ -54,7 +54,7 @@ Some combinations are missing:
 - `reach_avoid` needs collision capsules, which `ur5`, `kinova_gen3` and `jaco` do not have.
 - Interbotix arms: their cube tasks are not drawn yet; with a 2F-85, their workspace has no goal for a cube.
 - `jaco` at `track`, `kinova_gen3` at `pick_turned` and `push`, and all of `ur5`: their models come from git, which was not reachable.
-- `stack`, `insert` and `reach_moving` are not drawn yet.
+- `stack`, `insert` and `reach_moving` are drawn of `panda`, `lbr`, `ur3e` and `ur5e` alone.
 """  # noqa: E501
 
 
@@ -116,7 +116,7 @@ def ended(robot: Robot, tasks: Sequence[str]) -> Iterator[tuple[str, Frame]]:
     for task in tasks:
         kind = find_task_class(task)
         try:
-            env = make(robot, task, seed=SEED)
+            env = make(robot, task, seed=SEED, engine=kind.engines[0])
         except ConfigError:
             continue  # it takes a gripper, or one with pads
         controller = "reactive" if kind.needs_collision else kind.controllers[0]

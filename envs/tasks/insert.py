@@ -109,7 +109,7 @@ class Insert(Task):
     action_weight: float
 
     engines = (MUJOCO,)
-    controllers = ("insert_straight", "insert_spiral", "insert_tilted")
+    controllers = ("insert_tilted", "insert_spiral", "insert_straight")
     needs_hand = True
     ends_early = True
     memory_keys = ("goal", "hole", *_MEMORY, WRENCH, "contact_forces")
