@@ -32,7 +32,7 @@ def measure_latency(
         speed: [rad/s or m/s]; seconds: for how long.
 
     Returns:
-        [s]; the median over the steady part.
+        [s], 0 or more; the median over the steady part.
 
     Raises:
         DeployError: no state comes or one that cannot be, the arm cannot start where it is, the
@@ -57,7 +57,8 @@ def measure_latency(
             f"joint {joint + 1} was sent {gone:.3f} far and went {moved:.3f}: it does not follow, "
             f"or later than after {(1 - FOLLOWED) * seconds:g} s"
         )
-    return float(np.median(behind)) / speed
+    # clocks of two processes that differ by a fraction of a millisecond may show less than none
+    return max(0.0, float(np.median(behind)) / speed)
 
 
 def _first(arm: Arm) -> Reading:

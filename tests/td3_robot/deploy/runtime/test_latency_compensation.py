@@ -345,6 +345,21 @@ def test_an_arm_is_as_late_as_it_is_measured_to_be(arms, monkeypatch, delay):
     )
 
 
+def test_no_arm_is_measured_to_move_before_it_is_told(arms, monkeypatch):
+    """Clocks that differ show it ahead of its commands by a millisecond."""
+    arm = Late(arms(count=1).robot, PANDA.home, 0.0)
+    monkeypatch.setattr(latency, "time", arm)
+    read = arm.read
+
+    def read_ahead():
+        seen = read()
+        moving = seen is not None and seen.qd[3] > 0.0
+        return seen._replace(q=seen.q + 1e-2 * seen.qd) if moving else seen
+
+    monkeypatch.setattr(arm, "read", read_ahead)
+    assert measure_latency(arm, replace(PANDA, capsules=None), joint=3) == 0.0
+
+
 @pytest.mark.parametrize("seconds", [1.0, 0.5])
 def test_a_joint_that_does_not_follow_has_no_latency(arms, monkeypatch, seconds):
     arm = Late(arms(count=1).robot, PANDA.home, 0.0)
