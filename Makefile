@@ -19,9 +19,15 @@ test-all: setup-test
 
 # The adapters of arms through their makers' own clients, ROS 2 included.
 .PHONY: test-clients
-test-clients: setup-test
-	$(INSTALL) --editable ".[franka-sim,ur,ros2]"
+test-clients: setup-clients
 	$(BIN)/python -m pytest -m clients tests/td3_robot/deploy/adapters
+
+.PHONY: setup-clients
+setup-clients: .venv/ready-clients
+
+.venv/ready-clients: .venv/ready-test
+	$(INSTALL) --editable ".[test,dev,franka-sim,ur,ros2]"
+	touch $@
 
 # The same on the newest of all packages, without constraints.txt, in .venv-newest. MuJoCo comes last, since the
 # extra `fetch` holds it back; the tests of Fetch are then skipped.
