@@ -36,6 +36,7 @@ NEWEST := .venv-newest/bin
 test-newest: chromium
 	$(PYTHON) -m venv .venv-newest
 	$(NEWEST)/pip install --quiet --disable-pip-version-check --upgrade --upgrade-strategy eager --editable ".[test]"
+	$(NEWEST)/pip uninstall --quiet --yes mujoco  # 4.0 is in two packages, and 3.x would leave gaps in them
 	$(NEWEST)/pip install --quiet --disable-pip-version-check --upgrade mujoco
 	$(NEWEST)/python -m pytest $(PARALLEL) -m "not slow and not clients"
 
