@@ -16,7 +16,7 @@ def point_down(
     """Compute the action (B, n) in [-1, 1] that moves the TCP and points the hand down.
 
     This is resolved-rate control, see `ResolvedRate`. Without `turn` the rotation about the
-    vertical is free, and the smallest joint motion is taken.
+    vertical is free, and the smallest joint motion is taken. No joint is led out of its limits.
 
     Args:
         way: (B, 3) displacement of the TCP [m].
@@ -28,7 +28,17 @@ def point_down(
     approach = grasp.compute_hand_axes(not_none(model.hand), moment.T_be)[:, :, 2]
     wanted = (way, turn_down(approach), *(() if turn is None else (turn[:, None],)))
     twist = gain * torch.cat(wanted, 1)
-    qd = damped_least_squares(moment.J[:, : twist.shape[1]], twist, damping)
+    J = moment.J[:, : twist.shape[1]]
+    # The speeds at which joints stop at their limits; the others make up for joints held to them.
+    limits = model.qlim[:, None] - moment.state.q
+    lower = (gain * limits[0]).clamp_max(0.0)
+    upper = (gain * limits[1]).clamp_min(0.0)
+    qd = damped_least_squares(J, twist, damping)
+    bounded = qd.clamp(lower, upper)
+    held = bounded != qd
+    rest = twist - (J @ torch.where(held, bounded, 0.0)[:, :, None])[:, :, 0]
+    free = damped_least_squares(torch.where(held[:, None], 0.0, J), rest, damping)
+    qd = torch.where(held, bounded, free).clamp(lower, upper)
     # The speeds from which joints brake in time.
     fastest = torch.minimum(model.qdlim, model.dqd / model.dt / gain)
     return qd / (qd.abs() / fastest).amax(1, keepdim=True).clamp_min(1.0) / model.qdlim

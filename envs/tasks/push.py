@@ -41,6 +41,9 @@ class Push(CubeTask):
             [m].
         stride: greatest length of the approach vector while pushing [m].
         near: distance between cube and goal at which pushing stops [m].
+        again: distance beyond which a hand that is not behind the cube comes back to push [m].
+        lift: height gained behind the cube while pushing, against wedging it on the table [m].
+        lift_gain: correction of the height while pushing, as a multiple of the distance.
         turn_weight: reward lost per radian of `turn`.
         gain, damping: of the scripted expert, see `point_down` [1/s, m/rad].
     """
@@ -49,6 +52,9 @@ class Push(CubeTask):
     behind: float
     stride: float
     near: float
+    again: float
+    lift: float
+    lift_gain: float
     turn_weight: float
     gain: float
     damping: float
@@ -162,7 +168,7 @@ class Push(CubeTask):
         """Return the displacement (B, 3) of the TCP to its next target [m].
 
         The hand rises if it is low next to the cube, moves over and down behind it, and then
-        against it towards the goal; zero once the cube is there.
+        against it towards the goal. Once the cube is there, it only rises if it has sunk.
         """
         cube = moment.scene["object"]
         goal = moment.scene["goal"]
@@ -181,24 +187,30 @@ class Push(CubeTask):
         beside = torch.linalg.vector_norm(beyond, dim=1) < self.behind - self.corridor
         straight_up = beside & (rise > self.corridor)  # or the hand would take the cube along
         coming = torch.where(straight_up[:, None], 0.0, to_start) + rise[:, None] * up
-        pushing = left.clamp(max=self.stride)[:, None] * ahead - aside + down[:, None] * up
+        lifting = self.lift_gain * (down + self.lift)
+        pushing = left.clamp(max=self.stride)[:, None] * ahead - aside + lifting[:, None] * up
         lined_up = (
-            (along < -self.cube / 2.0)
+            (along < -self.cube / 4.0)  # half its side, less what calibration leaves
             & (along > -self.behind - self.corridor)
             & (down.abs() < self.corridor)
         )
         lined_up = lined_up & (torch.linalg.vector_norm(aside, dim=1) < self.corridor)
         way = torch.where(lined_up[:, None], pushing, coming)
-        return torch.where((left < self.near)[:, None], 0.0, way)
+        done = left < torch.where(lined_up, self.near, self.again)
+        return torch.where(done[:, None], down.clamp_min(0.0)[:, None] * up, way)
 
     def turn(self, world: World, moment: Moment) -> Tensor:
-        """Return the turn (B,) of the hand about the vertical that makes one of its faces meet the
-        cube squarely, up to an eighth of a revolution [rad].
+        """Return the turn (B,) of the hand about the vertical that makes one of its broad faces
+        meet the cube squarely, up to a quarter of a revolution; zero at the goal [rad].
+
+        Shut fingers are broader along the closing direction than across it.
         """
+        left = torch.linalg.vector_norm(moment.scene["goal"] - moment.scene["object"], dim=1)
         ahead = _compute_direction(moment.scene["object"], moment.scene["goal"])
         across = grasp.compute_hand_axes(not_none(world.model.hand), moment.T_be)[:, :, 0]
         angle = torch.atan2(ahead[:, 1], ahead[:, 0]) - torch.atan2(across[:, 1], across[:, 0])
-        return torch.atan2(torch.sin(4.0 * angle), torch.cos(4.0 * angle)) / 4.0
+        turn = torch.atan2(torch.sin(2.0 * angle), torch.cos(2.0 * angle)) / 2.0
+        return torch.where(left < self.near, 0.0, turn)
 
     # Reward
 
