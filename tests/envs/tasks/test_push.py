@@ -11,6 +11,7 @@ import torch
 import envs
 from envs.controllers import ScriptedPush
 from envs.controllers.pointing import point_down
+from envs.simulation import grasp
 from envs.tasks.push import RewardInputs, compute_reward_terms
 from envs.tasks.registry import make_task
 
@@ -41,10 +42,12 @@ def led():
 
 
 def test_behind_the_cube_it_goes_on_towards_the_goal_and_back_onto_the_line(led):
-    assert led((0.45, 0.0, 0.0)) == pytest.approx([TASK.stride, 0.0, 0.0], abs=1e-6)
-    assert led((0.45, 0.004, 0.003)) == pytest.approx([TASK.stride, -0.004, -0.003], abs=1e-6)
+    up = TASK.lift_gain * TASK.lift
+    assert led((0.45, 0.0, 0.0)) == pytest.approx([TASK.stride, 0.0, up], abs=1e-6)
+    high = TASK.lift_gain * (TASK.lift - 0.003)
+    assert led((0.45, 0.004, 0.003)) == pytest.approx([TASK.stride, -0.004, high], abs=1e-6)
     # no farther than that
-    assert led((0.45, 0.0, 0.0), goal=(0.52, 0.0)) == pytest.approx([0.02, 0.0, 0.0], abs=1e-6)
+    assert led((0.45, 0.0, 0.0), goal=(0.52, 0.0)) == pytest.approx([0.02, 0.0, up], abs=1e-6)
 
 
 def test_from_elsewhere_it_is_led_over_the_place_behind_the_cube_and_down_there(led):
@@ -65,17 +68,26 @@ def test_from_elsewhere_it_is_led_over_the_place_behind_the_cube_and_down_there(
     )
 
 
-def test_once_the_cube_is_there_it_goes_nowhere(led):
-    assert led((0.45, 0.0, 0.0), goal=(0.5 + 0.9 * TASK.near, 0.0)) == [0.0, 0.0, 0.0]
+def test_once_the_cube_is_there_it_goes_nowhere_but_out_of_the_table(led):
+    there = (0.5 + 0.9 * TASK.near, 0.0)
+    assert led((0.45, 0.0, 0.0), goal=there) == [0.0, 0.0, 0.0]
+    assert led((0.45, 0.0, 0.05), goal=there) == [0.0, 0.0, 0.0]
+    assert led((0.45, 0.0, -0.005), goal=there) == pytest.approx([0.0, 0.0, 0.005], abs=1e-6)
 
 
-def test_faces_are_square_four_times_a_turn(env):
-    """What the hand has to turn by is what it is off, to an eighth of a turn; after it there is
-    nothing left.
+def test_a_cube_nearly_there_is_pushed_on_but_not_come_back_for(led):
+    nearly = (0.5 + (TASK.near + TASK.again) / 2.0, 0.0)
+    assert led((0.45, 0.0, 0.0), goal=nearly)[0] > 0.0
+    assert led((0.45, 0.05, 0.0), goal=nearly) == [0.0, 0.0, 0.0]
+
+
+def test_broad_faces_are_square_twice_a_turn(env):
+    """What the hand has to turn by is what it is off, to a quarter of a turn; after it there is
+    nothing left, and the push is across the closing direction.
     """
     moment = env.moment
     turn = env.task.turn(env.world, moment)
-    assert turn.abs().max() <= math.pi / 4 + 1e-5 and turn.abs().max() > 0.3
+    assert turn.abs().max() <= math.pi / 2 + 1e-5 and turn.abs().max() > 0.3
     cos, sin, one = turn.cos(), turn.sin(), torch.ones_like(turn)
     R = torch.stack((cos, -sin, 0 * one, sin, cos, 0 * one, 0 * one, 0 * one, one), 1).view(
         -1, 3, 3
@@ -83,6 +95,9 @@ def test_faces_are_square_four_times_a_turn(env):
     T = moment.T_be.clone()
     T[:, :3, :3] = R @ T[:, :3, :3]
     assert env.task.turn(env.world, dataclasses.replace(moment, T_be=T)).abs().max() < 1e-3
+    across = grasp.compute_hand_axes(env.world.model.hand, T)[:, :2, 0]
+    ahead = (env.scene["goal"] - env.scene["object"])[:, :2]
+    assert torch.cosine_similarity(across, ahead).abs().min() > 0.999
 
 
 def test_the_reward_is_what_is_written_down():
@@ -132,6 +147,37 @@ def test_the_scripted_push_gets_it_there_and_decides_from_the_moment_alone(env):
         observation, touched = result.observation, touched | (result.info["table_clearance"] < 0)
     done = result.info["success"]
     assert done.float().mean() >= 0.9 and not touched[done].any()
+
+
+def test_no_joint_is_led_out_of_its_limits_and_the_others_make_up_for_it(env):
+    """Wherever the joints are within or at their limits, and wherever the hand is led."""
+    world = env.world
+    model = world.model
+    lower, upper = model.qlim
+    generator = torch.Generator().manual_seed(3)
+    q = lower + torch.rand(100, len(lower), generator=generator) * (upper - lower)
+    side = torch.randint(3, q.shape, generator=generator)
+    q = torch.where(side == 0, lower, torch.where(side == 1, upper, q))
+    moment = env.moment
+    moment = dataclasses.replace(moment, state=dataclasses.replace(moment.state, q=q))
+    way = 0.2 * torch.randn(100, 3, generator=generator)
+    turn = torch.randn(100, generator=generator)
+    action = point_down(world, moment, way, turn, gain=5.0, damping=0.05)
+    assert (action[q == lower] >= 0.0).all() and (action[q == upper] <= 0.0).all()
+    assert action[(q > lower) & (q < upper)].abs().max() > 0.1
+    # joint 1 of those that would leave: the way is made without it
+    start = env.moment
+    way = way[:1].new_tensor([[0.0, 0.02, 0.0]]).expand(100, 3)
+    free = point_down(world, start, way, None, gain=5.0, damping=0.001)
+    moving = free[:, 0] > 0.01
+    at = start.state.q.clone()
+    at[:, 0] = upper[0]
+    stopped = dataclasses.replace(start, state=dataclasses.replace(start.state, q=at))
+    action = point_down(world, stopped, way, None, gain=5.0, damping=0.001)
+    assert moving.any() and (action[moving, 0] <= 0.0).all()
+    velocity = (start.J[:, :3] @ (action * model.qdlim)[:, :, None])[:, :, 0]
+    made = velocity[:, 1] > 0.5 * velocity.norm(dim=1)
+    assert made[moving].float().mean() > 0.9
 
 
 def test_a_hand_that_comes_down_on_the_cube_stops_there_and_has_failed(env):
