@@ -62,7 +62,7 @@ RATES = {
     "track": 0.965,
     "pick_place": 0.992,
     "pick_turned": 0.984,
-    "push": 0.975,
+    "push": 0.984,
     "stack": 0.98,
     "insert": 0.993,
 }
