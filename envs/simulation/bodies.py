@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from envs.kinematics.rotations import to_matrix
+from envs.kinematics.rotations import from_vector, to_matrix
 from envs.simulation.engine import Scene
 from td3_robot.errors import ConfigError, unknown
 
@@ -24,12 +24,18 @@ FIXED = "fixed"  # kinds of motion
 PLACED = "placed"
 HELD = "held"
 FREE = "free"
-MOTIONS = (FIXED, PLACED, HELD, FREE)
+JOINTED = "jointed"
+MOTIONS = (FIXED, PLACED, HELD, FREE, JOINTED)
+HINGE = "hinge"  # kinds of joints
+SLIDE = "slide"
 SIZES = {"box": 3, "cylinder": 2, "capsule": 2, "sphere": 1}  # numbers of each kind of geom
 WRENCH = "wrench"  # what can be felt, names in scenes
 JOINT_TORQUE = "joint_torque"
 SENSES = (WRENCH, JOINT_TORQUE)
-VARIED = ("friction", "mass", "place")  # what episodes can vary of a body
+# What episodes can vary of a body: how many numbers each is, and the motion that it needs.
+VARIED = {"friction": 1, "mass": 1, "place": 7, "anchor": 3, "joint_friction": 1}
+VARIED |= {"joint_damping": 1}
+_NEEDS = {"place": HELD, "anchor": JOINTED, "joint_friction": JOINTED, "joint_damping": JOINTED}
 _NO_TURN = (1.0, 0.0, 0.0, 0.0)
 
 
@@ -64,6 +70,46 @@ class Geom:
 
 
 @dataclass(frozen=True)
+class BodyJoint:
+    """The hinge or slide by which a body hangs on the world, as a door or a drawer does.
+
+    Attributes:
+        kind: "hinge" or "slide".
+        axis: (3,) its direction in the body's frame, of any length.
+        anchor: (3,) a point of a hinge's axis in the body's frame [m].
+        limits: least and greatest position [rad or m].
+        friction: dry friction [Nm or N].
+        damping: [Nm s/rad or N s/m].
+
+    Raises:
+        ConfigError: values that cannot be right.
+    """
+
+    kind: str
+    axis: Numbers = (0.0, 0.0, 1.0)
+    anchor: Numbers = (0.0, 0.0, 0.0)
+    limits: tuple[float, float] = (0.0, 1.0)
+    friction: float = 0.0
+    damping: float = 0.0
+
+    def __post_init__(self):
+        if self.kind not in (HINGE, SLIDE):
+            raise unknown("kind of joint", self.kind, (HINGE, SLIDE))
+        if len(self.axis) != 3 or len(self.anchor) != 3 or not any(self.axis):
+            raise ConfigError(
+                f"a {self.kind} needs three numbers of its axis, not all zero, and of its anchor, "
+                f"got {list(self.axis)} and {list(self.anchor)}"
+            )
+        if not self.limits[0] < self.limits[1]:
+            raise ConfigError(f"limits of a {self.kind}: the lower first, got {list(self.limits)}")
+        for name in ("friction", "damping"):
+            if not getattr(self, name) >= 0.0:
+                raise ConfigError(
+                    f"{name} of a {self.kind} must not be negative, got {getattr(self, name)!r}"
+                )
+
+
+@dataclass(frozen=True)
 class Body:
     """A rigid body that a task adds to the world.
 
@@ -72,13 +118,17 @@ class Body:
         geoms: its shapes.
         motion: "fixed" in the base frame at its pose; "placed" at the scene's part `name` (7,), a
             position [m] and a unit quaternion wxyz in the base frame, which the task may change in
-            every step; "held", fixed to the TCP frame at its pose; or "free", which starts at the
-            scene's part `name` (7,), and the engine keeps that part up to date.
+            every step; "held", fixed to the TCP frame at its pose; "free", which starts at the
+            scene's part `name` (7,), and the engine keeps that part up to date; or "jointed", which
+            is at the scene's part `name` (7,) with its joint at zero. The engine keeps the joint's
+            position `<name>_joint` () [rad or m] up to date; it starts there, or at zero.
         position, quaternion: its pose, if "fixed" or "held" [m], wxyz.
-        mass: if "held" or "free" [kg]; spread as in a solid box around the geoms.
+        mass: if "held", "free" or "jointed" [kg]; spread as in a solid box around the geoms.
         varied: what differs between episodes: "friction" and "mass", the scene's parts
-            `<name>_friction` and `<name>_mass` (), and of a held body "place", its pose
-            `<name>_place` (7,) in the TCP frame.
+            `<name>_friction` and `<name>_mass` (); of a held body "place", its pose `<name>_place`
+            (7,) in the TCP frame; of a jointed one "anchor" (3,), "joint_friction" () and
+            "joint_damping" (), as in `BodyJoint`.
+        joint: if "jointed".
 
     Raises:
         ConfigError: values that cannot be right.
@@ -91,6 +141,7 @@ class Body:
     quaternion: Numbers = _NO_TURN
     mass: float = 0.1
     varied: tuple[str, ...] = ()
+    joint: BodyJoint | None = None
 
     def __post_init__(self):
         if self.motion not in MOTIONS:
@@ -105,13 +156,24 @@ class Body:
         for what in self.varied:
             if what not in VARIED:
                 raise unknown(f"what varies of body {self.name!r}", what, VARIED)
-        if "place" in self.varied and self.motion != HELD:
-            raise ConfigError(f"body {self.name!r}: the place of a held body alone can vary")
+            if self.motion != _NEEDS.get(what, self.motion):
+                raise ConfigError(
+                    f"body {self.name!r}: the {what} of a {_NEEDS[what]} body alone can vary"
+                )
+        if (self.joint is not None) != (self.motion == JOINTED):
+            raise ConfigError(
+                f"body {self.name!r}: a joint and the motion {JOINTED!r} need each other"
+            )
 
     @property
     def pose(self) -> Numbers:
         """The constant pose (7,): position [m] and quaternion."""
         return (*self.position, *self.quaternion)
+
+    @property
+    def joint_key(self) -> str:
+        """The scene's part with the position of the joint."""
+        return f"{self.name}_joint"
 
     @property
     def varied_keys(self) -> dict[str, str]:
@@ -204,10 +266,30 @@ def get_body_poses(body: Body, scene: Scene, T_be: Tensor) -> Tensor:
     """
     if body.motion in (PLACED, FREE):
         return _make_poses(scene[body.name])
+    if body.joint is not None:
+        return _make_poses(scene[body.name]) @ _move_joint(body, body.joint, scene)
     varied = scene.get(f"{body.name}_place") if "place" in body.varied else None
     pose = T_be.new_tensor(body.pose).expand(len(T_be), 7) if varied is None else varied
     T = _make_poses(pose)
     return T_be @ T if body.motion == HELD else T
+
+
+def _move_joint(body: Body, joint: BodyJoint, scene: Scene) -> Tensor:
+    """Return the poses (B, 4, 4) of a jointed body in its frame of joint position zero."""
+    position = scene[body.joint_key]
+    axis = torch.nn.functional.normalize(position.new_tensor(joint.axis), dim=0)
+    T = torch.eye(4, dtype=position.dtype, device=position.device).repeat(len(position), 1, 1)
+    along = position[:, None] * axis
+    if joint.kind == SLIDE:
+        T[:, :3, 3] = along
+        return T
+    anchor = position.new_tensor(joint.anchor).expand(len(position), 3)
+    if "anchor" in body.varied:
+        anchor = scene[f"{body.name}_anchor"]
+    R = to_matrix(from_vector(along))
+    T[:, :3, :3] = R
+    T[:, :3, 3] = anchor - (R @ anchor[:, :, None])[:, :, 0]
+    return T
 
 
 def _make_poses(pose: Tensor) -> Tensor:

@@ -134,12 +134,16 @@ class DisturbedEngine:
         return 1 + math.floor(max(self._late[1], self._ahead, candidate))
 
     def begin(self, model: SimModel, state: SimState, scene: Scene) -> Scene:
-        """Draw the disturbances of episodes that begin; no command is pending yet."""
+        """Draw the disturbances of episodes that begin; no command is pending yet.
+
+        A gripper that is not open has been told to shut: it holds something.
+        """
         B, n = state.q.shape
         least, most = self._late
         given = self._given
         none = torch.zeros_like(state.q)
-        sent = torch.cat((none, torch.ones_like(none[:, :1])), 1)
+        grip = torch.isclose(state.gripper, state.gripper.new_tensor(model.gripper_stroke[1]))
+        sent = torch.cat((none, grip.to(none.dtype)[:, None]), 1)
         share = draw_uniform(self.generator, B) if most > least else none[:, 0]
         disturbed = {
             "sent": sent[:, None].repeat(1, self._kept, 1),

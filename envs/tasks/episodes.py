@@ -1,5 +1,6 @@
 """Sources of episodes: random starts and scenes, or a given one."""
 
+from dataclasses import replace
 from typing import Protocol
 
 import torch
@@ -91,7 +92,10 @@ class RandomEpisodes:
         scene = self.pool.draw(count)
         offset = (2.0 * noise - 1.0) * self._task.start_spread
         q = scene.pop("start") if "start" in scene else find_free_start(self._world, offset)
-        return make_rest_state(model, q.clamp(*model.qlim)), scene
+        state = make_rest_state(model, q.clamp(*model.qlim))
+        if "start_gripper" in scene:
+            state = replace(state, gripper=scene.pop("start_gripper"))
+        return state, scene
 
     def state_dict(self) -> dict:
         """Return the scenes, the position among them and the state of the generator."""

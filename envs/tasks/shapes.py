@@ -10,7 +10,7 @@ from torch import Tensor
 from envs.collision import Obstacles
 from envs.collision.obstacles import FAR
 from envs.kinematics.rotations import to_matrix
-from envs.simulation.bodies import FREE, HELD, PhysicsSpec, get_body_poses
+from envs.simulation.bodies import FREE, HELD, JOINTED, PhysicsSpec, get_body_poses
 from envs.simulation.engine import OBJECT, make_cube_key
 from envs.world import Moment
 from td3_robot.utils.legacy import find_old_names, keep_old_names
@@ -118,7 +118,7 @@ def make_body_shapes(needs: PhysicsSpec, moment: Moment) -> list[Shape]:
     shapes = []
     for body in needs.bodies:
         T_bo = get_body_poses(body, moment.scene, moment.T_be)[0].double().cpu().numpy()
-        colour = CUBE if body.motion in (HELD, FREE) else FIXTURE
+        colour = CUBE if body.motion in (HELD, FREE, JOINTED) else FIXTURE
         for geom in body.geoms:
             position, quaternion = (torch.tensor(x) for x in (geom.position, geom.quaternion))
             T = T_bo @ make_pose(position, quaternion)

@@ -177,7 +177,8 @@ class Task:
     def sample_scenes(self, world: World, count: int, generator: torch.Generator) -> Scene:
         """Sample `count` scenes and keep those that can be solved without contact, often far fewer.
 
-        If scenes have a part `start` (n,), their episodes begin there, otherwise around home.
+        If scenes have a part `start` (n,), their episodes begin there, otherwise around home; with
+        `start_gripper` (), the gripper's driver coordinate, otherwise open.
         """
         raise NotImplementedError
 

@@ -130,6 +130,9 @@ class MujocoEngine:
         if self._task is not None:
             for name, first in self._task.free.items():
                 qpos[:, first : first + 7] = _convert_array(scene[name])
+            for name, index in self._task.joints.items():
+                scene = {name: torch.zeros_like(state.gripper), **scene}
+                qpos[:, index] = _convert_array(scene[name])
         none = torch.zeros_like(state.gripper)
         kept = {
             "physics": torch.as_tensor(start, device=state.q.device),
@@ -327,6 +330,7 @@ class MujocoEngine:
         qpos = physics[:, self._qpos]
         force, depth = task.read_contacts(sensed)
         scene = {name: _convert_tensor(qpos[:, i : i + 7], like) for name, i in task.free.items()}
+        scene |= {name: _convert_tensor(qpos[:, i], like) for name, i in task.joints.items()}
         scene["contact_forces"] = _convert_tensor(force, like)
         scene["contact_depths"] = _convert_tensor(depth, like)
         if task.wrench is not None:

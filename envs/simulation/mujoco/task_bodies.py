@@ -1,7 +1,7 @@
 """The bodies of a task in a MuJoCo model, their sensors, and what those read.
 
 See `envs.simulation.bodies`. Held bodies are fixed to the body that carries the fingers; placed
-ones are MuJoCo's mocap bodies.
+ones, and those that jointed ones hang on, are MuJoCo's mocap bodies.
 """
 
 # pyright: reportAttributeAccessIssue=false, reportIndexIssue=false
@@ -18,12 +18,15 @@ from envs.simulation.bodies import (
     FREE,
     HAND,
     HELD,
+    HINGE,
     JOINT_TORQUE,
+    JOINTED,
     PLACED,
     ROBOT,
     TABLE,
     WRENCH,
     Body,
+    BodyJoint,
     PhysicsSpec,
 )
 from envs.simulation.mujoco.bodies import Bodies, convert_quaternion, make_body_name
@@ -37,6 +40,8 @@ _KINDS = {
     "sphere": mjtGeom.mjGEOM_SPHERE,
 }
 _FOUND, _FORCE, _TORQUE, _DIST, _POS = (1 << bit for bit in range(5))  # of mjtConDataField
+# Impedance of dry friction: MuJoCo's own lets a body under 0.9 times the friction creep at 10 mm/s.
+_STICKING = (0.99, 0.999, 0.001, 0.5, 2.0)
 _DEEPEST = 1  # a sensor's choice among contacts: mindist
 _SUM = 3  # netforce
 
@@ -52,13 +57,15 @@ def add_bodies(
             added = carrier.add_body(name=body.name, gravcomp=1.0)  # a payload that is known
             added.pos = T[:3, 3]
             added.quat = convert_quaternion(T[:3, :3])
+        elif body.joint is not None:
+            added = _add_jointed(spec, body.name, body.joint)
         else:
             added = spec.worldbody.add_body(
                 name=body.name, pos=body.position, quat=body.quaternion, mocap=body.motion == PLACED
             )
         if body.motion == FREE:
             added.add_freejoint(name=body.name)
-        if body.motion in (HELD, FREE):
+        if body.motion in (HELD, FREE, JOINTED):
             _weigh(added, body)
         bits = get_touch_bits(body.motion == HELD)
         for number, geom in enumerate(body.geoms):
@@ -72,6 +79,30 @@ def add_bodies(
                 pos=geom.position,
                 quat=geom.quaternion,
             )
+
+
+def _add_jointed(spec: MjSpec, name: str, joint: BodyJoint) -> MjsBody:
+    """Add a body on a joint of its name; its frame at joint position zero is a mocap body."""
+    frame = spec.worldbody.add_body(name=make_frame_name(name), mocap=True)
+    added = frame.add_body(name=name)
+    hinge = joint.kind == HINGE
+    added.add_joint(
+        name=name,
+        type=mujoco.mjtJoint.mjJNT_HINGE if hinge else mujoco.mjtJoint.mjJNT_SLIDE,
+        axis=joint.axis,
+        pos=joint.anchor,
+        limited=mujoco.mjtLimited.mjLIMITED_TRUE,
+        range=joint.limits,
+        frictionloss=joint.friction,
+        solimp_friction=_STICKING,
+        damping=joint.damping,
+    )
+    return added
+
+
+def make_frame_name(name: str) -> str:
+    """Return the name of the mocap body that a jointed body hangs on."""
+    return f"{name}/frame"
 
 
 def compute_held_pose(robot: Robot, pose: np.ndarray) -> np.ndarray:
@@ -110,13 +141,14 @@ def _make_matrix(position: np.ndarray, quaternion: np.ndarray) -> np.ndarray:
 
 def _weigh(added: MjsBody, body: Body) -> None:
     """Set mass and inertia of a body: those of a solid box around its geoms."""
-    reach = np.array(
-        [(np.abs(geom.position) + _get_half_sides(geom.kind, geom.size)) for geom in body.geoms]
-    ).max(0)
+    places = np.array([geom.position for geom in body.geoms])
+    halves = np.array([_get_half_sides(geom.kind, geom.size) for geom in body.geoms])
+    low = (places - halves).min(0)
+    high = (places + halves).max(0)
     added.mass = body.mass
-    added.ipos = [0.0, 0.0, 0.0]
+    added.ipos = (low + high) / 2.0
     added.explicitinertial = True
-    squares = (2.0 * reach) ** 2
+    squares = (high - low) ** 2
     added.inertia = body.mass / 12.0 * (squares.sum() - squares)
 
 
@@ -175,7 +207,9 @@ class TaskIndex:
     Attributes:
         needs: what was asked for.
         free: index in qpos of the pose of each free body.
-        placed: names of the placed bodies in MuJoCo's order.
+        joints: index in qpos of the position of each jointed body, by the scene's part.
+        placed: the scene's parts with the poses of placed bodies, and of those that jointed ones
+            hang on, in MuJoCo's order.
         others: for each thing that the arm may touch, by name, its sensor's columns: number of
             contacts, and distance of the deepest.
         allowed: (P, 4) columns of each allowed contact: number, and force (3).
@@ -187,6 +221,7 @@ class TaskIndex:
 
     needs: PhysicsSpec
     free: dict[str, int]
+    joints: dict[str, int]
     placed: tuple[str, ...]
     others: dict[str, np.ndarray]
     allowed: np.ndarray
@@ -228,10 +263,10 @@ def index_task(model: MjModel, bodies: Bodies, needs: PhysicsSpec) -> TaskIndex:
     def find_columns(name: str) -> np.ndarray:
         return model.sensor(name).adr[0] + np.arange(model.sensor(name).dim[0])
 
-    placed = sorted(
-        (body.name for body in needs.bodies if body.motion == PLACED),
-        key=lambda name: int(model.body(name).mocapid[0]),
-    )
+    frames = {body.name: body.name for body in needs.bodies if body.motion == PLACED}
+    jointed = [body for body in needs.bodies if body.motion == JOINTED]
+    frames |= {body.name: make_frame_name(body.name) for body in jointed}
+    placed = sorted(frames, key=lambda name: int(model.body(frames[name]).mocapid[0]))
     others = {name: find_columns(f"arm:{name}") for name in _list_others(needs)}
     held = {body.name for body in needs.bodies if body.motion == HELD} | {ROBOT, HAND}
     counted = np.zeros((len(needs.contacts), len(others)))
@@ -248,6 +283,7 @@ def index_task(model: MjModel, bodies: Bodies, needs: PhysicsSpec) -> TaskIndex:
             for body in needs.bodies
             if body.motion == FREE
         },
+        joints={body.joint_key: int(model.joint(body.name).qposadr[0]) for body in jointed},
         placed=tuple(placed),
         others=others,
         allowed=np.array([find_columns(f"allowed{row}") for row in rows], int).reshape(-1, 4),

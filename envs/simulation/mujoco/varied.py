@@ -11,7 +11,7 @@ import numpy as np
 from mujoco import MjData, MjModel
 
 from envs.robots import Robot
-from envs.simulation.bodies import Body
+from envs.simulation.bodies import VARIED, Body
 from envs.simulation.mujoco.model import CompiledModel
 from envs.simulation.mujoco.task_bodies import compute_held_pose
 from envs.simulation.variation import Variation
@@ -93,9 +93,8 @@ class VariedModels:
         start = 0
         for body in self._varied:
             for what in body.varied:
-                width = 7 if what == "place" else 1
-                value = bodies[start : start + width]
-                start += width
+                value = bodies[start : start + VARIED[what]]
+                start += VARIED[what]
                 if what == "friction":
                     value = value * named.get("friction", 1.0)
                 self._write_body(model, body, what, value)
@@ -110,6 +109,12 @@ class VariedModels:
         elif what == "friction":
             for number in range(len(body.geoms)):
                 model.geom_friction[model.geom(f"{body.name}/{number}").id, 0] = value[0]
+        elif what == "anchor":
+            model.jnt_pos[model.joint(body.name).id] = value
+        elif what == "joint_friction":
+            model.dof_frictionloss[model.joint(body.name).dofadr[0]] = value[0]
+        elif what == "joint_damping":
+            model.dof_damping[model.joint(body.name).dofadr[0]] = value[0]
         else:
             pose = compute_held_pose(self._robot, value)
             model.body_pos[index] = pose[:3]
