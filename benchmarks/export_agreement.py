@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import envs  # noqa: E402
-from envs.config.env_options import EnvOptions  # noqa: E402
+from envs.config.disturbance_options import DISTURBANCES  # noqa: E402
+from envs.config.env_options import NOTHING, EnvOptions  # noqa: E402
 from envs.export.controller import inputs_of  # noqa: E402
 from td3_robot import TD3  # noqa: E402
 from td3_robot.cli.arguments import load_run_config  # noqa: E402
@@ -39,6 +41,8 @@ def compare(checkpoint: Path, file: Path) -> tuple[float, float, float]:
     import onnxruntime  # here: it is an extra
 
     _, options = load_run_config(checkpoint, EnvOptions)
+    # without latency and noise: a program predicts and measures before the graph
+    options = replace(options, **dict.fromkeys(DISTURBANCES), randomize=NOTHING)
     env: Any = envs.make_from_config(options, ARMS, seed=1)
     agent = TD3.from_checkpoint(checkpoint)
     settings = onnxruntime.SessionOptions()

@@ -142,8 +142,8 @@ class DisturbedEngine:
         least, most = self._late
         given = self._given
         none = torch.zeros_like(state.q)
-        grip = torch.isclose(state.gripper, state.gripper.new_tensor(model.gripper_stroke[1]))
-        sent = torch.cat((none, grip.to(none.dtype)[:, None]), 1)
+        opened = state.gripper == model.gripper_stroke[1]
+        sent = torch.cat((none, opened.to(none.dtype)[:, None]), 1)
         share = draw_uniform(self.generator, B) if most > least else none[:, 0]
         disturbed = {
             "sent": sent[:, None].repeat(1, self._kept, 1),
