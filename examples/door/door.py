@@ -14,8 +14,9 @@ from torch import Tensor
 from envs import kinematics
 from envs.controllers import register_controller
 from envs.controllers.controlled import Controlled
-from envs.controllers.pointing import point_down
 from envs.kinematics.inverse import solve_pose
+from envs.kinematics.least_squares import damped_least_squares
+from envs.kinematics.pointing_down import turn_down
 from envs.kinematics.rotations import to_matrix
 from envs.planning.contact_check import is_free
 from envs.robots import Robot
@@ -377,15 +378,14 @@ def compute_action(
     most = (felt.speed.clamp_min(0.0) + constants.ramp).clamp_max(constants.fastest)
     along = torch.minimum(wanted, most).clamp_min(0.0)
     across = along[:, None] * felt.tangent + constants.comply * felt.aside
-    up = constants.gain * (moment.scene["goal"] - moment.tcp)[:, 2:]
-    velocity = torch.cat((across, up), 1)
-    closing = compute_hand_axes(not_none(world.model.hand), moment.T_be)[:, :2, 1]
+    up = (moment.scene["goal"] - moment.tcp)[:, 2:]
+    axes = compute_hand_axes(not_none(world.model.hand), moment.T_be)
+    closing = axes[:, :2, 1]
     sine = felt.tangent[:, 1] * closing[:, 0] - felt.tangent[:, 0] * closing[:, 1]
-    turn = torch.atan2(-sine, -(felt.tangent * closing).sum(1))
-    action = point_down(
-        world, moment, velocity / constants.gain, turn, constants.gain, constants.damping
-    )
-    action = action / speed
+    turn = torch.atan2(-sine, -(felt.tangent * closing).sum(1))[:, None]
+    corrections = constants.gain * torch.cat((up, turn_down(axes[:, :, 2]), turn), 1)
+    twist = torch.cat((across, corrections), 1)
+    action = damped_least_squares(moment.J, twist, constants.damping) / (speed * world.model.qdlim)
     return action / action.abs().amax(1, keepdim=True).clamp_min(1.0)
 
 
