@@ -11,34 +11,51 @@ from td3_robot.errors import not_none
 
 
 def point_down(
-    world: World, moment: Moment, way: Tensor, turn: Tensor | None, gain: float, damping: float
+    world: World,
+    moment: Moment,
+    way: Tensor,
+    turn: Tensor | None,
+    gain: float,
+    damping: float,
+    bounded: bool = False,
 ) -> Tensor:
     """Compute the action (B, n) in [-1, 1] that moves the TCP and points the hand down.
 
     This is resolved-rate control, see `ResolvedRate`. Without `turn` the rotation about the
-    vertical is free, and the smallest joint motion is taken. No joint is led out of its limits.
+    vertical is free, and the smallest joint motion is taken.
 
     Args:
         way: (B, 3) displacement of the TCP [m].
         turn: (B,) rotation about the vertical [rad]; None: free.
         gain: TCP speed per distance, and turning speed per sine of the tilt [1/s].
         damping: see `ResolvedRate` [m/rad].
+        bounded: let joints stop at their limits, and the others make up for them.
     """
     model = world.model
     approach = grasp.compute_hand_axes(not_none(model.hand), moment.T_be)[:, :, 2]
     wanted = (way, turn_down(approach), *(() if turn is None else (turn[:, None],)))
     twist = gain * torch.cat(wanted, 1)
     J = moment.J[:, : twist.shape[1]]
-    # The speeds at which joints stop at their limits; the others make up for joints held to them.
-    limits = model.qlim[:, None] - moment.state.q
-    lower = (gain * limits[0]).clamp_max(0.0)
-    upper = (gain * limits[1]).clamp_min(0.0)
     qd = damped_least_squares(J, twist, damping)
-    bounded = qd.clamp(lower, upper)
-    held = bounded != qd
-    rest = twist - (J @ torch.where(held, bounded, 0.0)[:, :, None])[:, :, 0]
-    free = damped_least_squares(torch.where(held[:, None], 0.0, J), rest, damping)
-    qd = torch.where(held, bounded, free).clamp(lower, upper)
+    if bounded:
+        room = gain * (model.qlim[:, None] - moment.state.q)
+        qd = _stop_at_limits(J, twist, damping, qd, room)
     # The speeds from which joints brake in time.
     fastest = torch.minimum(model.qdlim, model.dqd / model.dt / gain)
     return qd / (qd.abs() / fastest).amax(1, keepdim=True).clamp_min(1.0) / model.qdlim
+
+
+def _stop_at_limits(J: Tensor, twist: Tensor, damping: float, qd: Tensor, room: Tensor) -> Tensor:
+    """Return the joint speeds (B, n) for a twist (B, k) of joints that stop at their limits.
+
+    Args:
+        qd: (B, n) the speeds without limits [rad/s or m/s].
+        room: (2, B, n) the speeds at which joints stop at the lower and the upper limit.
+    """
+    lower = room[0].clamp_max(0.0)
+    upper = room[1].clamp_min(0.0)
+    stopped = qd.clamp(lower, upper)
+    held = stopped != qd
+    rest = twist - (J @ torch.where(held, stopped, 0.0)[:, :, None])[:, :, 0]
+    free = damped_least_squares(torch.where(held[:, None], 0.0, J), rest, damping)
+    return torch.where(held, stopped, free).clamp(lower, upper)

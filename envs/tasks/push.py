@@ -162,6 +162,7 @@ class Push(CubeTask):
             self.turn(world, moment),
             self.gain,
             self.damping,
+            bounded=True,
         )
 
     def compute_approach_vector(self, world: World, moment: Moment) -> Tensor:
