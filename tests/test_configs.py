@@ -160,7 +160,7 @@ def test_the_shipped_runs_say_what_they_are_of(run, task):
     config, options = load_run_config(ROOT / "checkpoints" / run, EnvOptions)
     # the engine in which it was trained
     engine = "mujoco" if task in ("push", "stack", "insert") else "kinematic"
-    worlds = dict.fromkeys(("pick_place", "pick_turned", "stack", "insert"), "lab")
+    worlds = dict.fromkeys(("pick_place", "pick_turned", "push", "stack", "insert"), "lab")
     world = worlds.get(task, "lab_calibrated")
     assert dataclasses.replace(options, **dict.fromkeys(DISTURBANCES)) == EnvOptions(
         task=task, guard=task not in ("reach", "insert"), engine=engine, randomize=world
