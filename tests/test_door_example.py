@@ -46,7 +46,7 @@ def test_the_program_opens_doors_and_the_handle_stays_in_the_hand(env):
         moved = torch.cat((c * arm[:, :1] - s * arm[:, 1:], s * arm[:, :1] + c * arm[:, 1:]), 1)
         handle = _find_hinge(scene) + moved
         distance = torch.linalg.vector_norm(env.arrived.tcp[:, :2] - handle, dim=1)
-        assert distance[running].max() < BETWEEN_PADS
+        assert (distance[running] < BETWEEN_PADS).all()
         opened |= running & step.info["success"]
         running &= ~(step.terminated | step.truncated)
     assert opened.float().mean() > 0.9
