@@ -81,6 +81,17 @@ def test_a_cube_nearly_there_is_pushed_on_but_not_come_back_for(led):
     assert led((0.45, 0.05, 0.0), goal=nearly) == [0.0, 0.0, 0.0]
 
 
+def test_once_the_cube_is_there_the_hand_does_not_turn(env):
+    """It stands at the cube, and would push it on."""
+    env.reset(4)
+    scene = env.moment.scene
+    assert TASK.turn(env.world, env.moment).abs().max() > 0.1
+    aside = torch.tensor([0.8 * TASK.near, 0.0, 0.0])
+    there = {**scene, "object": scene["goal"] + aside}
+    moment = dataclasses.replace(env.moment, scene=there)
+    assert (TASK.turn(env.world, moment) == 0.0).all()
+
+
 def test_broad_faces_are_square_twice_a_turn(env):
     """What the hand has to turn by is what it is off, to a quarter of a turn; after it there is
     nothing left, and the push is across the closing direction.
