@@ -17,32 +17,36 @@ def point_down(
     turn: Tensor | None,
     gain: float,
     damping: float,
-    bounded: bool = False,
 ) -> Tensor:
     """Compute the action (B, n) in [-1, 1] that moves the TCP and points the hand down.
 
-    This is resolved-rate control, see `ResolvedRate`. Without `turn` the rotation about the
-    vertical is free, and the smallest joint motion is taken.
+    This is resolved-rate control, see `ResolvedRate`. Joints stop at their limits, and the others
+    make up for them. Without `turn` the rotation about the vertical is free, and the smallest joint
+    motion is taken.
 
     Args:
         way: (B, 3) displacement of the TCP [m].
         turn: (B,) rotation about the vertical [rad]; None: free.
         gain: TCP speed per distance, and turning speed per sine of the tilt [1/s].
         damping: see `ResolvedRate` [m/rad].
-        bounded: let joints stop at their limits, and the others make up for them.
     """
     model = world.model
     approach = grasp.compute_hand_axes(not_none(model.hand), moment.T_be)[:, :, 2]
     wanted = (way, turn_down(approach), *(() if turn is None else (turn[:, None],)))
     twist = gain * torch.cat(wanted, 1)
     J = moment.J[:, : twist.shape[1]]
-    qd = damped_least_squares(J, twist, damping)
-    if bounded:
-        room = gain * (model.qlim[:, None] - moment.state.q)
-        qd = _stop_at_limits(J, twist, damping, qd, room)
     # The speeds from which joints brake in time.
     fastest = torch.minimum(model.qdlim, model.dqd / model.dt / gain)
-    return qd / (qd.abs() / fastest).amax(1, keepdim=True).clamp_min(1.0) / model.qdlim
+    qd = damped_least_squares(J, twist, damping)
+    slower = _compute_slowdown(qd, fastest)
+    room = gain * (model.qlim[:, None] - moment.state.q)
+    qd = _stop_at_limits(J, slower * twist, damping, slower * qd, room)
+    return _compute_slowdown(qd, fastest) * qd / model.qdlim
+
+
+def _compute_slowdown(qd: Tensor, fastest: Tensor) -> Tensor:
+    """Return the factor (B, 1) that keeps joint speeds (B, n) below the fastest, (n,)."""
+    return 1.0 / (qd.abs() / fastest).amax(1, keepdim=True).clamp_min(1.0)
 
 
 def _stop_at_limits(J: Tensor, twist: Tensor, damping: float, qd: Tensor, room: Tensor) -> Tensor:

@@ -33,15 +33,9 @@ def compute_pick_action(task: Any, world: World, moment: Moment) -> Tensor:
     # A little more distance does not open it again.
     shutting = (gap < SHUTTING * hand.gap[2]) & (left < 2.0 * NEAR)
     shut = (held | (left < NEAR) | shutting) & ~task.is_placed(moment.scene)
-    joints = point_down(world, moment, way + _compute_detour(task, way, held), None, GAIN, DAMPING)
+    way = torch.where(held[:, None], task.compute_carrying_vector(way), way)
+    joints = point_down(world, moment, way, None, GAIN, DAMPING)
     return torch.cat((joints, torch.where(shut, -1.0, 1.0)[:, None].to(joints.dtype)), 1)
-
-
-def _compute_detour(task: Any, way: Tensor, held: Tensor) -> Tensor:
-    """Return the displacement (B, 3) up while the held cube is not over its goal [m]."""
-    aside = torch.linalg.vector_norm(way[:, :2], dim=1)
-    up = (task.descent * (aside - task.corridor)).clamp(0.0, task.hover)
-    return torch.stack((torch.zeros_like(up), torch.zeros_like(up), up * held), 1)
 
 
 class ScriptedPick:

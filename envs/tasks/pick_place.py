@@ -174,6 +174,18 @@ class Picking(CubeTask):
         to_grasp = torch.cat((-from_cube[:, :2], (over - from_cube[:, 2])[:, None]), 1)
         return torch.where(scene["held"][:, None], scene["goal"] - scene["object"], to_grasp)
 
+    def compute_carrying_vector(self, way: Tensor) -> Tensor:
+        """Return the displacement (B, 3) of a held cube to its next target [m].
+
+        That is over the goal until the cube is above it.
+
+        Args:
+            way: (B, 3) displacement of the cube to the goal [m].
+        """
+        aside = torch.linalg.vector_norm(way[:, :2], dim=1)
+        up = (self.descent * (aside - self.corridor)).clamp(0.0, self.hover)
+        return way + torch.nn.functional.pad(up[:, None], (2, 0))
+
     # Reward
 
     def compute_outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:

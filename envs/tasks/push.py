@@ -162,7 +162,6 @@ class Push(CubeTask):
             self.turn(world, moment),
             self.gain,
             self.damping,
-            bounded=True,
         )
 
     def compute_approach_vector(self, world: World, moment: Moment) -> Tensor:

@@ -1,7 +1,7 @@
 """Stack: put one cube onto another and release it, in the MuJoCo engine.
 
-Success is the cube at rest on the other and released at the end of the episode; nothing ends
-early. Its thresholds are those of ManiSkill's StackCube but for `tolerance`, which there is 33 mm
+Success is the cube at rest on the other and released at the end of the episode. An episode fails
+and ends when the other cube has been pushed too far. The thresholds are those of ManiSkill's StackCube but for `tolerance`, which there is 33 mm
 for the same cubes
 (https://github.com/haosulab/ManiSkill/blob/main/mani_skill/envs/tasks/tabletop/stack_cube.py). How
 cubes move in the kinematic engine is in envs/simulation/grasp.py and kinematic.py; the task is
@@ -45,6 +45,11 @@ class Stack(Picking):
         placing: horizontal distance to the other's middle at which the cube is released [m].
         clear: gap of the pads beyond the cube's side before the hand rises [m].
         stacked_weight: bonus for success.
+        shove: distance from its start beyond which the other cube has been pushed too far [m].
+        shove_weight: reward lost when that happens.
+        berth: horizontal distance that a held cube keeps from the other while it is too low to
+            pass over it [m].
+        over: gap between the cubes from which on it is high enough [m].
     """
 
     level: float
@@ -52,6 +57,10 @@ class Stack(Picking):
     placing: float
     clear: float
     stacked_weight: float
+    shove: float
+    shove_weight: float
+    berth: float
+    over: float
 
     cubes = (OBJECT, SUPPORT)
     engines = (MUJOCO, KINEMATIC)
@@ -65,7 +74,8 @@ class Stack(Picking):
         """The condition of success, in words."""
         return (
             "the cube at rest on the other and let go, "
-            f"{1000 * self.tolerance:g} mm off its middle at most, at the end"
+            f"{1000 * self.tolerance:g} mm off its middle at most, at the end; "
+            f"the other never moved by more than {1000 * self.shove:g} mm"
         )
 
     # Scenes
@@ -146,16 +156,40 @@ class Stack(Picking):
             self.is_placed(scene)[:, None], up, super().compute_approach_vector(world, moment)
         )
 
+    def compute_carrying_vector(self, way: Tensor) -> Tensor:
+        """Return the displacement (B, 3) of a held cube to its next target [m].
+
+        It is that of `Picking`, except that a cube that is too low to pass over the other stays
+        outside of `berth`.
+
+        Args:
+            way: (B, 3) displacement of the cube to the goal [m].
+        """
+        aside = torch.linalg.vector_norm(way[:, :2], dim=1)
+        low = (2.0 + way[:, 2] / self.over).clamp(0.0, 1.0)  # 1 up to a gap of `over`, 0 from twice
+        off = (4.0 * aside / self.berth - 1.0).clamp(0.0, 1.0)  # 0 where it is about to be put down
+        nearer = 1.0 - low * off * self.berth / aside.clamp_min(1e-6)
+        across = way[:, :2] * nearer[:, None]
+        return torch.cat((across, super().compute_carrying_vector(way)[:, 2:]), 1)
+
     def compute_outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
-        """Return the outcome of `Picking` with a bonus for success."""
+        """Return the outcome of `Picking` with a bonus for success and a failure when the other cube
+        is pushed.
+        """
         outcome = super().compute_outcome(world, moment, action)
         scene = moment.scene
         success = self._is_on(scene, self.tolerance) & scene["settled"]
         stacked = self.stacked_weight * success.to(action.dtype)
-        terms = {**outcome.terms, "stacked": stacked}
         moved = torch.linalg.vector_norm(scene[SUPPORT] - scene["support_start"], dim=1)
-        measures = {**outcome.measures, "support_moved": moved}
-        return replace(outcome, success=success, terms=terms, measures=measures)
+        shoved = moved > self.shove
+        shove = -self.shove_weight * shoved.to(action.dtype)
+        return Outcome(
+            success & ~shoved,
+            outcome.position_error,
+            {**outcome.terms, "stacked": stacked, "shove": shove},
+            {**outcome.measures, "support_moved": moved},
+            shoved,
+        )
 
     def make_shapes(self, world: World, moment: Moment) -> list[Shape]:
         """List the shapes of the goal and both cubes."""

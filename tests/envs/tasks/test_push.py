@@ -173,18 +173,18 @@ def test_no_joint_is_led_out_of_its_limits_and_the_others_make_up_for_it(env):
     moment = dataclasses.replace(moment, state=dataclasses.replace(moment.state, q=q))
     way = 0.2 * torch.randn(100, 3, generator=generator)
     turn = torch.randn(100, generator=generator)
-    action = point_down(world, moment, way, turn, 5.0, 0.05, bounded=True)
+    action = point_down(world, moment, way, turn, 5.0, 0.05)
     assert (action[q == lower] >= 0.0).all() and (action[q == upper] <= 0.0).all()
     assert action[(q > lower) & (q < upper)].abs().max() > 0.1
     # joint 1 of those that would leave: the way is made without it
     start = env.moment
     way = way[:1].new_tensor([[0.0, 0.02, 0.0]]).expand(100, 3)
-    free = point_down(world, start, way, None, 5.0, 0.001, bounded=True)
+    free = point_down(world, start, way, None, 5.0, 0.001)
     moving = free[:, 0] > 0.01
     at = start.state.q.clone()
     at[:, 0] = upper[0]
     stopped = dataclasses.replace(start, state=dataclasses.replace(start.state, q=at))
-    action = point_down(world, stopped, way, None, 5.0, 0.001, bounded=True)
+    action = point_down(world, stopped, way, None, 5.0, 0.001)
     assert moving.any() and (action[moving, 0] <= 0.0).all()
     velocity = (start.J[:, :3] @ (action * model.qdlim)[:, :, None])[:, :, 0]
     made = velocity[:, 1] > 0.5 * velocity.norm(dim=1)

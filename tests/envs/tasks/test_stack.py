@@ -105,6 +105,22 @@ def test_how_far_the_lower_cube_was_moved_is_measured(env):
         torch.testing.assert_close(outcome.measures["support_moved"], torch.full((6,), moved))
 
 
+@pytest.mark.parametrize(("moved", "failed"), [(0.019, False), (0.021, True)])
+def test_an_episode_fails_and_ends_once_the_lower_cube_was_pushed_too_far(env, moved, failed):
+    """Whatever lies on it at that time."""
+    begun(env, ON)
+    after = env.arrived
+    scene = {**after.scene, "settled": torch.ones(6, dtype=torch.bool)}
+    for name in (OBJECT, SUPPORT, "goal"):
+        scene[name] = scene[name] + torch.tensor([0.0, moved, 0.0])
+    outcome = env.task.compute_outcome(
+        env.world, replace(after, scene=scene), torch.zeros(6, env.a_dim)
+    )
+    assert outcome.success.tolist() == [not failed] * 6
+    assert outcome.ended.tolist() == [failed] * 6
+    assert (outcome.terms["shove"] == (-TASK.shove_weight if failed else 0.0)).all()
+
+
 def test_randomised_physics_knows_both_cubes():
     pytest.importorskip("mujoco")
     from envs.simulation.disturbances import Disturbances
