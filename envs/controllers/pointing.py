@@ -11,12 +11,7 @@ from td3_robot.errors import not_none
 
 
 def point_down(
-    world: World,
-    moment: Moment,
-    way: Tensor,
-    turn: Tensor | None,
-    gain: float,
-    damping: float,
+    world: World, moment: Moment, way: Tensor, turn: Tensor | None, gain: float, damping: float
 ) -> Tensor:
     """Compute the action (B, n) in [-1, 1] that moves the TCP and points the hand down.
 

@@ -1,8 +1,8 @@
 """Stack: put one cube onto another and release it, in the MuJoCo engine.
 
 Success is the cube at rest on the other and released at the end of the episode. An episode fails
-and ends when the other cube has been pushed too far. The thresholds are those of ManiSkill's StackCube but for `tolerance`, which there is 33 mm
-for the same cubes
+and ends when the other cube has been pushed too far. Further thresholds are those of ManiSkill's
+StackCube but for `tolerance`, which there is 33 mm for the same cubes
 (https://github.com/haosulab/ManiSkill/blob/main/mani_skill/envs/tasks/tabletop/stack_cube.py). How
 cubes move in the kinematic engine is in envs/simulation/grasp.py and kinematic.py; the task is
 described in docs/reference/tasks/stack.md.
@@ -173,9 +173,7 @@ class Stack(Picking):
         return torch.cat((across, super().compute_carrying_vector(way)[:, 2:]), 1)
 
     def compute_outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
-        """Return the outcome of `Picking` with a bonus for success and a failure when the other cube
-        is pushed.
-        """
+        """Return the outcome of `Picking` with a bonus for success and an end by a push."""
         outcome = super().compute_outcome(world, moment, action)
         scene = moment.scene
         success = self._is_on(scene, self.tolerance) & scene["settled"]
