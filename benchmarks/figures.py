@@ -49,6 +49,7 @@ MUJOCO = (
     "randomization/lab",
     "randomization/lab_calibrated",
 )  # what the kinematic engine does not read
+SEEDS = RESULTS / "laboratory_seeds.csv"
 WHO = ("policy", "classical")
 GOALS = {  # task -> what it asks for
     "reach": "bring the tool centre point (TCP) to a point: 1 cm",
@@ -185,6 +186,18 @@ def format_share(share: float, episodes: int) -> str:
     return f"{100 * share:.{digits}f}%"
 
 
+def format_shipped(task: str) -> list[str]:
+    """Return success and median time to the goal of a task's policy and controller: of both in the
+    exact world, then of both under `lab`.
+    """
+    return [
+        f"{figure('laboratory', who, task=task, world=world)}, "
+        f"{figure('laboratory', f'{who}_time_s', task=task, world=world)}"
+        for world in ("exact", "lab")
+        for who in WHO
+    ]
+
+
 def make_shipped_table() -> str:
     """Return the table of the shipped policies and the best classical controller of each task."""
     lines = [
@@ -192,13 +205,23 @@ def make_shipped_table() -> str:
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for task in RUNS:
-        cells = [
-            figure("laboratory", column, task=task, world=world)
-            for world in ("exact", "lab")
-            for column in ("policy", "classical")
-        ]
         controller = find_row("laboratory", task=task, world="exact")["controller"]
-        lines.append(f"| `{task}` | {' | '.join(cells)} | `{controller}` |")
+        lines.append(f"| `{task}` | {' | '.join(format_shipped(task))} | `{controller}` |")
+    return "\n".join(lines)
+
+
+def make_seeds_table() -> str:
+    """Return the table of success under `lab` by the seed of the training; 0 is what ships."""
+    lines = ["| task | seed 0 | seed 1 | seed 2 |", "| --- | --- | --- | --- |"]
+    measured = [row for row in rows.stored(SEEDS) if row["world"] == "lab"]
+    trained = [(row["task"], row["train_seed"]) for row in measured]
+    for task in RUNS:
+        cells = [figure("laboratory", "policy", task=task, world="lab")]
+        for seed in ("1", "2"):
+            where = {"task": task, "world": "lab", "train_seed": seed}
+            known = (task, seed) in trained
+            cells.append(figure(SEEDS.stem, "success", **where) if known else "–")
+        lines.append(f"| `{task}` | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -257,12 +280,7 @@ def make_readme_table() -> str:
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for task, goal in GOALS.items():
-        cells = [
-            figure("laboratory", name, task=task, world=world)
-            for world in ("exact", "lab")
-            for name in ("policy", "classical")
-        ]
-        lines.append(f"| `{task}` | {goal} | {' | '.join(cells)} |")
+        lines.append(f"| `{task}` | {goal} | {' | '.join(format_shipped(task))} |")
     return "\n".join(lines)
 
 

@@ -34,6 +34,7 @@ myst_substitutions = {  # {{ figure("laboratory", "policy", task="reach", world=
     "figure": figures.figure,
     "options": option_tables.make_options,
     "shipped_table": figures.make_shipped_table,
+    "seeds_table": figures.make_seeds_table,
     "training_table": figures.make_training_table,
     "gpu_table": figures.make_gpu_table,
     "mjcf_table": figures.make_mjcf_table,
