@@ -1,8 +1,7 @@
 """Stack: put one cube onto another and release it, in the MuJoCo engine.
 
-Success is the cube at rest on the other and released at the end of the episode. An episode fails
-and ends when the other cube has been pushed too far. Further thresholds are those of ManiSkill's
-StackCube but for `tolerance`, which there is 33 mm for the same cubes
+Success is the cube at rest on the other, which was not pushed far, and released at the end of the
+episode; nothing ends early. Further thresholds are those of ManiSkill's StackCube but for `tolerance`, which there is 33 mm for the same cubes
 (https://github.com/haosulab/ManiSkill/blob/main/mani_skill/envs/tasks/tabletop/stack_cube.py). How
 cubes move in the kinematic engine is in envs/simulation/grasp.py and kinematic.py; the task is
 described in docs/reference/tasks/stack.md.
@@ -45,8 +44,7 @@ class Stack(Picking):
         placing: horizontal distance to the other's middle at which the cube is released [m].
         clear: gap of the pads beyond the cube's side before the hand rises [m].
         stacked_weight: bonus for success.
-        shove: distance from its start beyond which the other cube has been pushed too far [m].
-        shove_weight: reward lost when that happens.
+        shove: distance of the other cube from its start beyond which nothing is a success [m].
         berth: horizontal distance that a held cube keeps from the other while it is too low to
             pass over it [m].
         over: gap between the cubes from which on it is high enough [m].
@@ -58,7 +56,6 @@ class Stack(Picking):
     clear: float
     stacked_weight: float
     shove: float
-    shove_weight: float
     berth: float
     over: float
 
@@ -75,7 +72,7 @@ class Stack(Picking):
         return (
             "the cube at rest on the other and let go, "
             f"{1000 * self.tolerance:g} mm off its middle at most, at the end; "
-            f"the other never moved by more than {1000 * self.shove:g} mm"
+            f"the other moved by {1000 * self.shove:g} mm at most"
         )
 
     # Scenes
@@ -173,21 +170,15 @@ class Stack(Picking):
         return torch.cat((across, super().compute_carrying_vector(way)[:, 2:]), 1)
 
     def compute_outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
-        """Return the outcome of `Picking` with a bonus for success and an end by a push."""
+        """Return the outcome of `Picking` with a bonus for success."""
         outcome = super().compute_outcome(world, moment, action)
         scene = moment.scene
-        success = self._is_on(scene, self.tolerance) & scene["settled"]
-        stacked = self.stacked_weight * success.to(action.dtype)
         moved = torch.linalg.vector_norm(scene[SUPPORT] - scene["support_start"], dim=1)
-        shoved = moved > self.shove
-        shove = -self.shove_weight * shoved.to(action.dtype)
-        return Outcome(
-            success & ~shoved,
-            outcome.position_error,
-            {**outcome.terms, "stacked": stacked, "shove": shove},
-            {**outcome.measures, "support_moved": moved},
-            shoved,
-        )
+        success = self._is_on(scene, self.tolerance) & scene["settled"] & (moved < self.shove)
+        stacked = self.stacked_weight * success.to(action.dtype)
+        terms = {**outcome.terms, "stacked": stacked}
+        measures = {**outcome.measures, "support_moved": moved}
+        return replace(outcome, success=success, terms=terms, measures=measures)
 
     def make_shapes(self, world: World, moment: Moment) -> list[Shape]:
         """List the shapes of the goal and both cubes."""

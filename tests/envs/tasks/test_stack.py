@@ -105,9 +105,8 @@ def test_how_far_the_lower_cube_was_moved_is_measured(env):
         torch.testing.assert_close(outcome.measures["support_moved"], torch.full((6,), moved))
 
 
-@pytest.mark.parametrize(("moved", "failed"), [(0.019, False), (0.021, True)])
-def test_an_episode_fails_and_ends_once_the_lower_cube_was_pushed_too_far(env, moved, failed):
-    """Whatever lies on it at that time."""
+@pytest.mark.parametrize(("moved", "counts"), [(0.019, True), (0.021, False)])
+def test_on_a_cube_that_was_pushed_too_far_nothing_is_a_success(env, moved, counts):
     begun(env, ON)
     after = env.arrived
     scene = {**after.scene, "settled": torch.ones(6, dtype=torch.bool)}
@@ -116,9 +115,8 @@ def test_an_episode_fails_and_ends_once_the_lower_cube_was_pushed_too_far(env, m
     outcome = env.task.compute_outcome(
         env.world, replace(after, scene=scene), torch.zeros(6, env.a_dim)
     )
-    assert outcome.success.tolist() == [not failed] * 6
-    assert outcome.ended.tolist() == [failed] * 6
-    assert (outcome.terms["shove"] == (-TASK.shove_weight if failed else 0.0)).all()
+    assert outcome.success.tolist() == [counts] * 6
+    assert (outcome.terms["stacked"] == TASK.stacked_weight * counts).all()
 
 
 def test_randomised_physics_knows_both_cubes():
