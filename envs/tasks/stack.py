@@ -1,7 +1,8 @@
 """Stack: put one cube onto another and release it, in the MuJoCo engine.
 
 Success is the cube at rest on the other, which was not pushed far, and released at the end of the
-episode; nothing ends early. Further thresholds are those of ManiSkill's StackCube but for `tolerance`, which there is 33 mm for the same cubes
+episode; nothing ends early. Further thresholds are those of ManiSkill's StackCube but for
+`tolerance`, which there is 33 mm for the same cubes
 (https://github.com/haosulab/ManiSkill/blob/main/mani_skill/envs/tasks/tabletop/stack_cube.py). How
 cubes move in the kinematic engine is in envs/simulation/grasp.py and kinematic.py; the task is
 described in docs/reference/tasks/stack.md.
