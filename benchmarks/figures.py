@@ -238,6 +238,8 @@ def make_training_table() -> str:
         words = [f"python train.py --robot panda --task {task}"]
         if options.get("randomize", "none") != "none":
             words.append(f"--randomize {options['randomize']}")
+        if options.get("start_from"):
+            words.append(f"--start_from {options['start_from']}")
         seconds = format_cell("wall_s", str(summary["wall_s"]), 1)
         steps = f"{summary['env_steps']:,}"
         memory = f"{summary['peak_memory_gb']:.1f} GB"
