@@ -76,7 +76,7 @@ class Moment:
     Attributes:
         state: the arms.
         T_be: (B, 4, 4) TCP poses.
-        J: (B, 6, n) geometric Jacobians in the base frame.
+        find_jacobians: returns `J`; few moments are asked for it.
         scene: what is around them.
         steps: (B,) control steps since the episode began.
         frames: `kinematics.link_frames` of the arms, where they are at hand: for whoever asks next,
@@ -85,7 +85,7 @@ class Moment:
 
     state: SimState
     T_be: Tensor
-    J: Tensor
+    find_jacobians: Callable[[], Tensor]
     scene: Scene
     steps: Tensor
     frames: list[Tensor] | None = None
@@ -95,6 +95,11 @@ class Moment:
         """(B, 3) TCP positions in the base frame [m]."""
         return self.T_be[:, :3, 3]
 
+    @property
+    def J(self) -> Tensor:
+        """(B, 6, n) geometric Jacobians in the base frame."""
+        return self.find_jacobians()
+
     def each(self, change: Callable[..., Tensor], *others: "Moment") -> "Moment":
         """Replace every tensor x by change(x, y, ...), with y, ... the same of other moments."""
 
@@ -102,15 +107,13 @@ class Moment:
             return {name: change(*(part[name] for part in parts)) for name in parts[0]}
 
         moments = (self, *others)
-        plain = both(
-            *(
-                {name: getattr(moment, name) for name in ("T_be", "J", "steps")}
-                for moment in moments
-            )
+        T_be, steps = (
+            change(*(getattr(moment, name) for moment in moments)) for name in ("T_be", "steps")
         )
         state = SimState(**both(*(vars(moment.state) for moment in moments)))
         scene = both(*(moment.scene for moment in moments))
-        return Moment(state, plain["T_be"], plain["J"], scene, plain["steps"])
+        jacobians = functools.cache(lambda: change(*(moment.J for moment in moments)))
+        return Moment(state, T_be, jacobians, scene, steps)
 
     def tensors(self) -> dict:
         """Return all tensors by name, the scene in a dictionary of its own."""
@@ -126,7 +129,8 @@ class Moment:
     def of_tensors(tensors: dict) -> "Moment":
         """Make a moment from the result of `tensors`."""
         state = SimState(**{name: tensors[name] for name in ("q", "qd", "gripper")})
-        return Moment(state, tensors["T_be"], tensors["J"], tensors["scene"], tensors["steps"])
+        J = tensors["J"]
+        return Moment(state, tensors["T_be"], lambda: J, tensors["scene"], tensors["steps"])
 
     @property
     def wrench(self) -> Tensor:
@@ -170,5 +174,7 @@ def get_obstacles(scene: Scene) -> Obstacles:
 
 def make_moment(world: World, state: SimState, scene: Scene, steps: Tensor) -> Moment:
     """Make a moment, and compute the kinematics of its arms."""
-    frames = kinematics.link_frames(world.model.chain, state.q)
-    return Moment(state, *kinematics.pose_jacobian(world.model.chain, frames), scene, steps, frames)
+    chain = world.model.chain
+    frames = kinematics.link_frames(chain, state.q)
+    jacobians = functools.cache(lambda: kinematics.compute_jacobian(chain, frames))
+    return Moment(state, kinematics.compute_tcp_pose(frames), jacobians, scene, steps, frames)

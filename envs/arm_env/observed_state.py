@@ -5,14 +5,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from envs.simulation import kinematic
 from envs.simulation.calibration import measured_scene
 from envs.simulation.disturbances import DisturbedEngine, correct_held_cube
 from envs.simulation.engine import OBJECT, SUPPORT, Command, Scene, SimState
-from envs.simulation.kinematic import KinematicEngine, bound_for
+from envs.simulation.kinematic import bound_for
 from envs.tasks.task import Task
 from envs.world import Moment, World, make_moment
-
-NOMINAL = KinematicEngine()  # the controller's model of the arms
 
 
 def predict_half_period(task: Task, world: World, moment: Moment) -> Moment:
@@ -47,16 +46,22 @@ def predict_command_start(
 def _rebuild_moment(
     world: World, before: Moment, state: SimState, scene: Scene, steps: Tensor
 ) -> Moment:
-    if "object" in scene:
+    if OBJECT in scene:
         return make_moment(world, state, scene, steps)
     return replace(before, state=state, scene=scene, steps=steps, frames=None)
 
 
 def _step_nominal(task: Task, world: World, before: Moment, command: Command) -> Moment:
-    state, scene = NOMINAL.step(world.model, before.state, command, before.scene)
-    return task.advance(
-        world, before, _rebuild_moment(world, before, state, scene, before.steps + 1)
-    )
+    """Step the controller's model of the arms, the kinematic engine without lag."""
+    model = world.model
+    scene = before.scene
+    state = kinematic.step(model, before.state, command.joints, command.grip)
+    after = _rebuild_moment(world, before, state, scene, before.steps + 1)
+    if OBJECT in scene:
+        poses = before.T_be, after.T_be
+        state, scene = kinematic.move_cubes(model, before.state, state, scene, poses=poses)
+        after = replace(after, state=state, scene=scene)
+    return task.advance(world, before, after)
 
 
 def _interpolate(

@@ -5,6 +5,7 @@ device, so a simulator may ask at every step.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -163,7 +164,10 @@ def obstacle_distance(
     """
     return _run_query(
         lambda model, frames, rows: _measure_obstacles(
-            model, *place_segments(model, frames), obstacles.select_rows(rows)
+            model,
+            *place_segments(model, frames),
+            obstacles.select_rows(rows),
+            q.new_full((frames[-1].shape[2],), torch.inf),
         ),
         model,
         q,
@@ -178,6 +182,7 @@ def clearance(
     ground: float | None = None,
     gripper: Tensor | None = None,
     frames: list[Tensor] | None = None,
+    within: float = torch.inf,
 ) -> Tensor:
     """Compute the least distance (B,) of the arm to itself, the ground and obstacles [m].
 
@@ -191,17 +196,16 @@ def clearance(
             fingers apart: capsules around all that the fingers sweep [rad or m].
         frames: `kinematics.link_frames(model.chain, q)` of a caller that has them, which saves half
             of the time of a small batch; see `kinematics.pose_jacobian`.
+        within: a greater distance matters no more: this is returned instead [m].
     """
 
     def query(model: CollisionModel, frames: list[Tensor], rows: slice) -> Tensor:
         p, d = place_segments(model, frames)
-        least = _find_least(_measure_pairs(model, p, d))
+        least = _find_least(_measure_pairs(model, p, d)).clamp(max=within)
         if ground is not None:
             least = torch.minimum(least, _measure_ground(model, frames, p, d, ground))
         if obstacles is not None:
-            least = torch.minimum(
-                least, _measure_obstacles(model, p, d, obstacles.select_rows(rows))
-            )
+            least = _measure_obstacles(model, p, d, obstacles.select_rows(rows), least)
         return least
 
     return _run_query(query, model, q, gripper, frames)
@@ -267,9 +271,14 @@ def _measure_ground(
     return _find_least(torch.cat(heights)) - height
 
 
-def _measure_obstacles(model: CollisionModel, p: Tensor, d: Tensor, obstacles: Obstacles) -> Tensor:
-    """(B,)."""
-    return _find_least(obstacle_distances(model, p, d, obstacles).flatten(0, 1))
+def _measure_obstacles(
+    model: CollisionModel, p: Tensor, d: Tensor, obstacles: Obstacles, least: Tensor
+) -> Tensor:
+    """Return the lesser (B,) of `least` (B,) and the distances to obstacles."""
+    for some in (replace(obstacles, boxes=None), Obstacles(boxes=obstacles.boxes)):
+        found = obstacle_distances(model, p, d, some, least)
+        least = torch.minimum(least, _find_least(found.flatten(0, 1)))
+    return least
 
 
 def _find_least(distances: Tensor) -> Tensor:

@@ -10,20 +10,69 @@ from envs.collision.geometry import box_gap, dot, plane_gap, point_gap
 from envs.collision.obstacles import Obstacles, move_components_first
 from envs.kinematics.rotations import build_rotations
 
+ROUNDING = 1e-5  # [m] of bounds
 MOST = 10.0  # [m] what is farther away, or not there, counts as this far
 
 
-def obstacle_distances(model: CollisionModel, p: Tensor, d: Tensor, obstacles: Obstacles) -> Tensor:
+def obstacle_distances(
+    model: CollisionModel,
+    p: Tensor,
+    d: Tensor,
+    obstacles: Obstacles,
+    within: Tensor | float | None = None,
+) -> Tensor:
     """Compute the signed distance of every capsule to every sphere, then wall, then box.
 
     Args:
         p, d: (3, K, B) from `queries.place_segments`.
+        within: what is at this distance (B,) or farther matters no more [m]: a CPU bounds distances
+            to boxes, which take the time, and computes those that may be less; others are at least
+            this. None: all are computed.
 
     Returns:
         (K, M, B) [m].
     """
-    found = [distance for distance, _, _ in measure_obstacles(model, p, d, obstacles)]
-    return torch.cat([p.new_zeros(p.shape[1], 0, p.shape[2]), *found], 1)
+    radius = model.radius[:, None]
+    found = [p.new_zeros(p.shape[1], 0, p.shape[2])]
+    if obstacles.spheres is not None:
+        sphere = move_components_first(obstacles.spheres)
+        gap = point_gap(p[:, :, None], d[:, :, None], model.length_squared[:, None], sphere[:3])
+        found.append(dot(gap, gap).sqrt() - sphere[3] - radius)
+    if obstacles.walls is not None:
+        wall = move_components_first(obstacles.walls)
+        found.append(plane_gap(p[:, :, None], d[:, :, None], wall[:3], wall[3])[0] - radius)
+    if obstacles.boxes is not None and within is not None and p.device.type == "cpu":
+        found.append(_measure_near_boxes(model, p, d, obstacles.boxes, within))
+    elif obstacles.boxes is not None:
+        boxes = Obstacles(boxes=obstacles.boxes)
+        found += (distance for distance, _, _ in measure_obstacles(model, p, d, boxes))
+    return torch.cat(found, 1)
+
+
+def _measure_near_boxes(
+    model: CollisionModel, p: Tensor, d: Tensor, boxes: Tensor, within: Tensor | float
+) -> Tensor:
+    """Compute the distances to boxes (K, N, B) that are less than `within`, and bounds of others.
+
+    The bound is that of a ball around the capsule.
+    """
+    box = move_components_first(boxes)
+    R = build_rotations(box[6:])  # (3, 3, 1, N, B), columns are the box's axes
+    middle = (R * (torch.add(p, d, alpha=0.5)[:, :, None] - box[:3])[:, None]).sum(0)
+    beyond = middle.abs_().sub_(box[3:6])
+    inside = beyond.amax(0).clamp_(max=0)
+    outside = beyond.clamp_(min=0)
+    ball = 0.5 * model.length_squared.sqrt() + model.radius + ROUNDING
+    found = dot(outside, outside).sqrt_().add_(inside).sub_(ball[:, None])
+    k, i, row = (found < within).nonzero(as_tuple=True)
+    own = row if len(boxes) > 1 else 0 * row
+    R, box = R[:, :, 0, i, own], box[:, 0, i, own]
+    start, extent = (
+        (R * value[:, None]).sum(0) for value in (p[:, k, row] - box[:3], d[:, k, row])
+    )
+    distance, _, _ = box_gap(start, extent, box[3:6])
+    found[k, i, row] = distance - model.radius[k, 0]
+    return found
 
 
 def measure_obstacles(

@@ -21,7 +21,7 @@ from envs.controllers.halfspaces import (
     project_hildreth,
 )
 from envs.controllers.servo import compute_pose_error, compute_tcp_velocity
-from envs.kinematics.least_squares import damped_inverse
+from envs.kinematics.least_squares import damped_inverse, multiply_small
 from envs.simulation.engine import SimModel
 from envs.world import Moment
 
@@ -110,7 +110,7 @@ def solve_with_dampers(
     e = error.abs().sum(1).clamp_min(LEAST_ERROR)
     inverse = damped_inverse(J, (effort * e)[:, None, None])  # (B, n, m)
     qd = (inverse @ velocity[:, :, None])[:, :, 0]
-    F = torch.eye(J.shape[2], dtype=J.dtype, device=J.device) - inverse @ J
+    F = torch.eye(J.shape[2], dtype=J.dtype, device=J.device) - multiply_small(inverse, J)
     return project_hildreth(dampers, qd, F, sweeps)
 
 

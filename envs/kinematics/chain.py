@@ -189,6 +189,16 @@ def fkine_jacob0(chain: Chain, q: Tensor) -> tuple[Tensor, Tensor]:
 
 def pose_jacobian(chain: Chain, frames: list[Tensor]) -> tuple[Tensor, Tensor]:
     """Compute `fkine_jacob0` from the `link_frames` of q."""
+    return compute_tcp_pose(frames), compute_jacobian(chain, frames)
+
+
+def compute_tcp_pose(frames: list[Tensor]) -> Tensor:
+    """Compute `fkine` from the `link_frames` of q."""
+    return _homogeneous(frames[-1])
+
+
+def compute_jacobian(chain: Chain, frames: list[Tensor]) -> Tensor:
+    """Compute `jacob0` from the `link_frames` of q."""
     *frames, M = frames
     # (n, 3, B)
     axes, origins = torch.stack([frame[:, 2:].expand(3, 2, M.shape[2]) for frame in frames]).unbind(
@@ -200,7 +210,7 @@ def pose_jacobian(chain: Chain, frames: list[Tensor]) -> tuple[Tensor, Tensor]:
         slides = chain.slides[:, None, None]
         linear = torch.where(slides, axes, linear)
         angular = angular.masked_fill(slides, 0.0)
-    return _homogeneous(M), torch.cat((linear, angular), 1).permute(2, 1, 0)
+    return torch.cat((linear, angular), 1).permute(2, 1, 0)
 
 
 def _cross(a: Tensor, b: Tensor) -> Tensor:

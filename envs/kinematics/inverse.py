@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from envs.kinematics.chain import Chain, fkine, fkine_jacob0
-from envs.kinematics.least_squares import damped_inverse
+from envs.kinematics.least_squares import damped_inverse, multiply_small
 from envs.kinematics.rotations import rotation_error
 
 ITERATIONS = 10
@@ -89,8 +89,9 @@ def _measure_error(error: Tensor) -> Tensor:
 
 
 def _solve_step(J: Tensor, error: Tensor, damping: Tensor) -> Tensor:
-    return (damped_inverse(J, damping.square()[:, None, None]) @ error[:, :, None])[:, :, 0]
+    inverse = damped_inverse(J, damping.square()[:, None, None])
+    return multiply_small(inverse, error[:, :, None])[:, :, 0]
 
 
 def _apply_jacobian(J: Tensor, motion: Tensor) -> Tensor:
-    return (J @ motion[:, :, None])[:, :, 0]
+    return multiply_small(J, motion[:, :, None])[:, :, 0]

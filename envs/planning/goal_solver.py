@@ -10,6 +10,7 @@ from envs.kinematics.inverse import solve_pose, spread_joints
 from envs.kinematics.rotations import to_matrix
 from envs.planning.contact_check import is_free
 from envs.world import World
+from td3_robot.vec_env import is_asynchronous
 
 STARTS = 15  # of the search, in addition to the arm's positions
 LOOKS = 6  # contact checks on the straight line to a solution
@@ -47,18 +48,30 @@ def solve_goal(world: World, q: Tensor, goal: Tensor, starts: int = STARTS) -> T
     found = unwind(world, q, found.view(-1, B, n))
     solved = solved.view(-1, B)
     left = left.view(-1, B)
-    share = torch.arange(1, LOOKS + 1, dtype=q.dtype, device=q.device)[:, None, None, None] / (
-        LOOKS + 1
-    )
-    barred = ~is_free(world, torch.lerp(q.expand_as(found), found, share), 0.0).all(0)
     time = ((found - q).abs() / world.model.qdlim).amax(2)
-    time = (
-        time
-        + BARRED * barred
-        + TOUCHING * ~is_free(world, found)
-        + torch.where(solved, 0.0, UNSOLVED * (1.0 + left))
-    )
+    unsolved = torch.where(solved, 0.0, UNSOLVED * (1.0 + left))
+    quickest = _select(found, time + unsolved)
+    if starts == 0 or is_asynchronous(q.device):  # nothing to choose, or asking would wait
+        rows = torch.arange(B, device=q.device)
+    else:  # few of the quickest touch anything; then all are checked
+        rows = (_find_penalties(world, q, quickest[None])[0] > 0).nonzero()[:, 0]
+    found = found[:, rows]
+    time = time[:, rows] + _find_penalties(world, q[rows], found) + unsolved[:, rows]
+    return quickest.index_copy(0, rows, _select(found, time))
+
+
+def _select(found: Tensor, time: Tensor) -> Tensor:
+    """Return the solutions (B, n) of found (S, B, n) with the least of time (S, B)."""
+    B, n = found.shape[1:]
     return found.gather(0, time.argmin(0).expand(1, n, B).transpose(1, 2))[0]
+
+
+def _find_penalties(world: World, q: Tensor, found: Tensor) -> Tensor:
+    """Return the penalties (S, B) of contact at found (S, B, n) and on the straight lines there."""
+    share = torch.arange(1, LOOKS + 1, dtype=q.dtype, device=q.device) / (LOOKS + 1)
+    line = torch.lerp(q.expand_as(found), found, share[:, None, None, None])
+    barred = ~is_free(world, line, 0.0).all(0)
+    return BARRED * barred + TOUCHING * ~is_free(world, found)
 
 
 def unwind(world: World, q: Tensor, found: Tensor) -> Tensor:

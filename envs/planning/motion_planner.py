@@ -37,10 +37,12 @@ class Effort(NamedTuple):
 EFFORTS = (Effort(32, 16, 8), Effort(32, 64, 32), Effort(64, 128, 64))
 ASIDE = 1.0  # standard deviation of a corner about the straight line, each joint [rad or m]
 MARGIN = 0.01  # least clearance along a path [m]
+ENOUGH = 1.1 * MARGIN  # clearance of which no more is asked [m]
 COARSE = 2  # configurations on a leg in the coarse check
 POINTS = 14  # configurations on a leg in the close check
 NEAR = 5e-3  # greatest distance of a solution from the goal [m]
 FIRST = 4  # number of paths in the coarse check, relative to the close one
+STAGES = (slice(0, 1), slice(1, 4), slice(4, None))  # of the close check, quickest paths first
 TIGHTER = 8  # positions between a corner and the straight line that it may move to
 PACE = 0.6  # assumed mean share of the fastest joint's speed limit, among obstacles that move
 FORESIGHT = 0.5  # time for which obstacles are taken to go on as they do [s]
@@ -85,18 +87,50 @@ def _search(
     time = (legs.amax(4).sum(0) + fault[:, :, None]).flatten(1)  # (B, S V)
     ends = solution.repeat_interleave(effort.corners, 1)
     via = via.flatten(1, 2)
-    for count, points in ((FIRST * effort.looks, COARSE), (effort.looks, POINTS)):
+    for count in (FIRST * effort.looks, effort.looks):
         quickest = time.topk(min(count, time.shape[1]), largest=False).indices
         ends, via = (each.take_along_dim(quickest[:, :, None], 1) for each in (ends, via))
-        lacks = MARGIN - _compute_clearance(world, q, via, ends, obstacles, points)
-        time = time.gather(1, quickest) + torch.where(lacks < 0, 0.0, BARRED * (1.0 + lacks))
-    best = time.argmin(1)
+        time = time.gather(1, quickest)
+        if count > effort.looks:
+            time = time + _penalise(_compute_clearance(world, q, via, ends, obstacles, COARSE))
+    best, found = _choose_paths(world, q, via, ends, time, obstacles)
     rows = torch.arange(len(q), device=q.device)
     via = via[rows, best]
     solution = ends[rows, best]
-    found = time[rows, best] < BARRED
-    tight = _tighten(world, q, via, solution, obstacles)
-    return torch.where(found[:, None], tight, via), solution, found
+    free = found.nonzero()[:, 0]
+    tight = _tighten(world, q[free], via[free], solution[free], obstacles.select_rows(free))
+    return via.index_copy(0, free, tight), solution, found
+
+
+def _penalise(room: Tensor) -> Tensor:
+    """Return the penalties (...) of clearances (...) [m] in the duration of a path [s]."""
+    lacks = MARGIN - room
+    return torch.where(lacks < 0, 0.0, BARRED * (1.0 + lacks))
+
+
+def _choose_paths(
+    world: World, q: Tensor, via: Tensor, ends: Tensor, time: Tensor, obstacles: Obstacles
+) -> tuple[Tensor, Tensor]:
+    """Choose the quickest free path of each arm, or else that with the most clearance.
+
+    The quickest are checked closely first; few arms need the others.
+
+    Args:
+        via, ends: (B, K, n) of the paths.
+        time: (B, K) their durations and penalties, ascending.
+
+    Returns:
+        The chosen path (B,), and whether it is free (B,).
+    """
+    checked = torch.full_like(time, torch.inf)
+    rows = torch.arange(len(q), device=q.device)
+    for part in STAGES:
+        some = obstacles.select_rows(rows)
+        paths = via[rows, part], ends[rows, part]
+        room = _compute_clearance(world, q[rows], *paths, some, POINTS)
+        checked[rows, part] = time[rows, part] + _penalise(room)
+        rows = (checked.amin(1) >= BARRED).nonzero()[:, 0]
+    return checked.argmin(1), checked.amin(1) < BARRED
 
 
 def _tighten(
@@ -108,16 +142,17 @@ def _tighten(
         for a, b in ((q, via), (via, solution))
     )
     straight = torch.lerp(q, solution, first / (first + second).clamp_min(1e-9))
-    share = torch.arange(TIGHTER, dtype=q.dtype, device=q.device)[:, None] / TIGHTER
-    corners = torch.lerp(via[:, None], straight[:, None], share)
-    free = (
-        _compute_clearance(
-            world, q, corners, solution[:, None].expand_as(corners), obstacles, POINTS
-        )
-        > MARGIN
-    )
-    least = (free * torch.arange(TIGHTER, device=q.device)).amax(1)
-    return corners[torch.arange(len(q), device=q.device), least]
+    rows = torch.arange(len(q), device=q.device)
+    tight = via
+    for step in range(TIGHTER - 1, 0, -1):  # most paths stay free when they are the tightest
+        corner = torch.lerp(via[rows], straight[rows], step / TIGHTER)
+        some = obstacles.select_rows(rows)
+        path = corner[:, None], solution[rows, None]
+        room = _compute_clearance(world, q[rows], *path, some, POINTS)
+        free = room[:, 0] > MARGIN
+        tight = tight.index_copy(0, rows[free], corner[free])
+        rows = rows[~free]
+    return tight
 
 
 def _solve_goals(
@@ -135,10 +170,8 @@ def _solve_goals(
     if obstacles.are_moving:
         time = compute_duration(world, found - begin[:, :1].expand(-1, starts, -1).flatten(0, 1))
         each = each.move(time.clamp_max(FORESIGHT)[:, None])
-    lacks = MARGIN - clearance(world.capsules, found, each, GROUND)
-    fault = torch.where(lacks < 0, 0.0, BARRED * (1.0 + lacks)) + torch.where(
-        left < NEAR, 0.0, BARRED * (1.0 + left)
-    )
+    fault = _penalise(clearance(world.capsules, found, each, GROUND, within=ENOUGH))
+    fault = fault + torch.where(left < NEAR, 0.0, BARRED * (1.0 + left))
     return found.view(B, starts, n), fault.view(B, starts)
 
 
@@ -155,7 +188,10 @@ def _sample_corners(world: World, q: Tensor, solution: Tensor, count: int) -> Te
 def _compute_clearance(
     world: World, q: Tensor, via: Tensor, ends: Tensor, obstacles: Obstacles, points: int
 ) -> Tensor:
-    """Compute the least clearance (B, K) on paths from q over via to ends, (B, K, n) each [m]."""
+    """Compute the least clearance (B, K) on paths from q over via to ends, (B, K, n) each [m].
+
+    It is `ENOUGH` where it is more.
+    """
     B, K, n = via.shape
     share = torch.linspace(0, 1, points + 1, dtype=q.dtype, device=q.device)[1:, None, None, None]
     legs = torch.cat(
@@ -168,7 +204,8 @@ def _compute_clearance(
         )
         time = torch.cat((share[..., 0] * first, first + share[:-1, ..., 0] * second))
         each = each.move(time.clamp_max(FORESIGHT).view(-1, 1))
-    return clearance(world.capsules, legs.flatten(0, 2), each, GROUND).view(len(legs), B, K).amin(0)
+    found = clearance(world.capsules, legs.flatten(0, 2), each, GROUND, within=ENOUGH)
+    return found.view(len(legs), B, K).amin(0)
 
 
 def compute_duration(world: World, motion: Tensor) -> Tensor:

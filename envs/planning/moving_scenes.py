@@ -206,20 +206,20 @@ def _is_clear(
     for time in _list_times(motion.duration, FINE):
         then = relocate(obstacles, strokes.locate(time)[0])
         q = compute_known_motion(world, detour, motion.pace, time)
-        fits = fits & (_measure(world, q, then) > margins[1])
+        fits = fits & _is_far(world, q, then, margins[1])
         if time <= motion.wait:
-            fits = fits & (_measure(world, detour.start, then) > margins[0])
+            fits = fits & _is_far(world, detour.start, then, margins[0])
     return fits
 
 
-def _measure(world: World, q: Tensor, obstacles: Obstacles) -> Tensor:
-    """Measure the clearance (B, M) between the arm at q (B, n) and each obstacle [m]."""
+def _is_far(world: World, q: Tensor, obstacles: Obstacles, margin: float) -> Tensor:
+    """Tell (B, M) if the arm at q (B, n) is farther than `margin` [m] from each obstacle."""
     found = []
     for rows in torch.arange(len(q), device=q.device).split(1024):
         p, d = compute_segments(world.capsules, q[rows])
-        each = obstacle_distances(world.capsules, p, d, obstacles.select_rows(rows))
-        found.append(each.amin(0).T)
-    return torch.cat(found)
+        some = obstacles.select_rows(rows)
+        found.append(obstacle_distances(world.capsules, p, d, some, 1.1 * margin).amin(0).T)
+    return torch.cat(found) > margin
 
 
 def _list_times(duration: float, step: float) -> list[float]:

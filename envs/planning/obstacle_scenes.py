@@ -116,9 +116,8 @@ def draw_obstacles(
     blocks = blocks[rows]
 
     ends = torch.stack((detour.start, detour.solution))
-    fits &= (compute_clearances(world, ends, chosen) > margin) & (
-        compute_clearances(world, detour.sample_points(), chosen) > path_margin
-    )
+    fits &= _is_clear(world, ends, chosen, margin)
+    fits &= _is_clear(world, detour.sample_points(), chosen, path_margin)
     blocks &= fits
     spheres, walls, boxes = draw_number(fits, blocks, generator)
     rows = blocks.any(1)
@@ -284,17 +283,17 @@ def _sample_walls(first: Tensor, last: Tensor, count: int, generator: torch.Gene
     return torch.cat((normal, ends.amin(0) - sample_uniform(WALL_GAP, *shape, **here)), 2)
 
 
-def compute_clearances(world: World, q: Tensor, obstacles: Obstacles) -> Tensor:
-    """Compute the least clearance (B, M) between the arm at q (P, B, n) and each obstacle, in the
-    order of `obstacle_distances`.
+def _is_clear(world: World, q: Tensor, obstacles: Obstacles, margin: float) -> Tensor:
+    """Tell (B, M) if the arm at all q (P, B, n) is farther than `margin` [m] from each obstacle, in
+    the order of `obstacle_distances`.
     """
     least = []
     for some in q.split(max(1, CACHE_ROWS // max(1, q.shape[1]))):
         everywhere = Obstacles(*(value.repeat(len(some), 1, 1) for value in obstacles.kinds))
         p, d = compute_segments(world.capsules, some.flatten(0, 1))
-        found = obstacle_distances(world.capsules, p, d, everywhere).amin(0)  # (M, P' B)
-        least.append(found.unflatten(1, (len(some), -1)).amin(1).T)
-    return torch.stack(least).amin(0)
+        found = obstacle_distances(world.capsules, p, d, everywhere, 1.1 * margin)
+        least.append(found.amin(0).unflatten(1, (len(some), -1)).amin(1).T)  # of (M, P' B)
+    return torch.stack(least).amin(0) > margin
 
 
 def park(obstacles: Obstacles, spheres: Tensor, boxes: Tensor, walls: Tensor) -> Obstacles:

@@ -5,6 +5,8 @@ pads close, z along the approach. The cube lies level on the table and is assume
 the hand is. The model and its limits are described in docs/explanation/simulator-and-timing.md.
 """
 
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -262,62 +264,65 @@ def _measure_width(hand: Hand, held: Tensor, gap: Tensor) -> Tensor:
 def push_cube(hand: Hand, T_before: Tensor, T_after: Tensor, cube: Tensor, gap: Tensor) -> Tensor:
     """Move the free cube (B, 3) along the table out of fingers and palm, by the least distance."""
     share = torch.linspace(0.0, 1.0, SUBSTEPS + 1, dtype=cube.dtype, device=cube.device)
-    share = share[1:, None, None, None]
-    T = T_before + share * (T_after - T_before)  # near enough a rotation between poses so close
-    sides = compute_hand_axes(hand, T)
-    sides = torch.cat((sides, -sides), 3)  # (SUBSTEPS, B, 3, 6) outward from a box
-    level = torch.cat((sides[:, :, :2], torch.zeros_like(sides[:, :, 2:])), 2)
+    first, last = (T[:, :3].permute(1, 2, 0).contiguous() for T in (T_before, T_after))
+    # (SUBSTEPS, 3, 4, B), near enough a rotation between poses so close
+    T = first + share[1:, None, None, None] * (last - first)
+    axes = _add_up([T[:, :, k, None] * axis[:, None] for k, axis in enumerate(hand.axes)])
+    sides = torch.cat((axes, -axes), 2)  # (SUBSTEPS, 3, 6, B) outward from a box
     # of a metre out, along the table
-    reach = torch.linalg.vector_norm(level, dim=2, keepdim=True).clamp_min(1e-6)
-    ways = (level / reach).transpose(2, 3)  # (SUBSTEPS, B, 6, 3) horizontal unit vectors
-    # (SUBSTEPS, B, 3, 6) from the base's origin
-    bounds = _make_boxes(hand, gap) + T[:, :, None, :3, 3] @ sides
+    reach = (sides[:, 0].square() + sides[:, 1].square()).sqrt().clamp_min(1e-6)
+    ways = sides[:, :2] / reach[:, None]  # (SUBSTEPS, 2, 6, B) horizontal unit vectors
+    # (SUBSTEPS, 3, 6, B) from the base's origin
+    bounds = _make_boxes(hand, gap) + _add_up((T[:, :, 3, None] * sides).unbind(1))[:, None]
+    place, height = cube[:, :2].T, cube[:, 2]
     for i in range(SUBSTEPS):
-        # (B, 3, 6) how deep the cube is in each box, from each side
-        depth = bounds[i] - cube[:, None] @ sides[i]
-        distance, side = (depth / reach[i]).min(2)
-        out = ways[i].gather(1, side[:, :, None].expand(-1, -1, 3))
+        x, y, z = sides[i]
+        # (3, 6, B) how deep the cube is in each box, from each side
+        depth = bounds[i] - (place[0] * x + place[1] * y + height * z)
+        distance, side = (depth / reach[i]).min(1)
+        out = ways[i].gather(1, side.expand(2, -1, -1))
         if hand.slips:
             distance, out = _move_round_edges(hand, depth, ways[i], distance, out)
-        distance = torch.where(depth.amin(2) > 0.0, distance, 0.0)
-        cube = cube + (out * distance[:, :, None]).sum(1)
-    return cube
+        distance = torch.where(depth.amin(1) > 0.0, distance, 0.0)
+        place = place + _add_up((out * distance).unbind(1))
+    return torch.stack((*place, height), 1)
+
+
+def _add_up(parts: Sequence[Tensor]) -> Tensor:
+    """Add tensors in their order."""
+    return functools.reduce(torch.add, parts)
 
 
 def _move_round_edges(
     hand: Hand, depth: Tensor, ways: Tensor, distance: Tensor, out: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Compute the distance (B, 3) and direction (B, 3, 3) to move a disc out of each box.
+    """Compute the distance (3, B) and direction (2, 3, B) to move a disc out of each box.
 
     Near an edge, with its middle off both faces that meet there, it is pushed straight away from
     the edge; elsewhere as a cube is. A real cube that is pushed beside a finger turns, and is lost
     similarly.
 
     Args:
-        depth: (B, 3, 6), of the middle in each box that is wider by half a cube, from each side
+        depth: (3, 6, B), of the middle in each box that is wider by half a cube, from each side
             [m].
-        ways: (B, 6, 3) out of each side, along the table.
+        ways: (2, 6, B) out of each side, along the table.
         distance, out: the same of a cube.
     """
-    # (B, 3, 2): of x, of y
-    nearest, side = torch.stack((depth[:, :, [0, 3]], depth[:, :, [1, 4]]), 2).min(3)
+    # (3, 2, B): of x, of y
+    nearest, side = depth.unflatten(1, (2, 3))[:, :, :2].min(1)
     off = (hand.half - nearest).clamp(0.0, hand.half)  # boxes that are nowhere are infinitely far
-    length = torch.linalg.vector_norm(off, dim=2)
-    sides = torch.stack((ways[:, [0, 3]], ways[:, [1, 4]]), 1)  # (B, 2, 2, 3)
-    faces = (
-        sides[:, None]
-        .expand(-1, 3, -1, -1, -1)
-        .gather(3, side[..., None, None].expand(-1, -1, -1, 1, 3))[:, :, :, 0]
-    )
-    away = (off[..., None] * faces).sum(2) / length.clamp_min(1e-9)[..., None]
-    beside = (off > 0.0).all(2)
+    length = _add_up(off.square().unbind(1)).sqrt()
+    sides = ways.unflatten(1, (2, 3))[:, None, :, :2].expand(-1, 3, -1, -1, -1)
+    faces = sides.gather(2, side[:, None].expand(2, -1, -1, -1, -1))[:, :, 0]  # (2, 3, 2, B)
+    away = _add_up((off * faces).unbind(2)) / length.clamp_min(1e-9)
+    beside = (off > 0.0).all(1)
     return torch.where(beside, (hand.half - length).clamp_min(0.0), distance), torch.where(
-        beside[..., None], away, out
+        beside, away, out
     )
 
 
 def _make_boxes(hand: Hand, gap: Tensor) -> Tensor:
-    """Return the boxes (B, 3, 6) in g that the cube's centre may not enter: both fingers and the
+    """Return the boxes (3, 6, B) in g that the cube's centre may not enter: both fingers and the
     palm [m].
 
     The first three of six are the upper corner, the others the lower one, negated. A corner at
@@ -332,9 +337,7 @@ def _make_boxes(hand: Hand, gap: Tensor) -> Tensor:
     outer = gap / 2.0 + hand.finger
     pad = hand.pad * one
     tip = hand.tip * one
-    right = torch.stack((pad, outer, tip, pad, torch.where(apart, inner, outer), inf), 1)
-    left = torch.stack((pad, torch.where(apart, inner, -inf), tip, pad, outer, inf), 1)
-    palm = torch.stack(
-        (palm_x * one, palm_y * one, -behind * one, palm_x * one, palm_y * one, inf), 1
-    )
-    return torch.stack((right, left, palm), 1) + hand.half
+    right = (pad, outer, tip, pad, torch.where(apart, inner, outer), inf)
+    left = (pad, torch.where(apart, inner, -inf), tip, pad, outer, inf)
+    palm = (palm_x * one, palm_y * one, -behind * one, palm_x * one, palm_y * one, inf)
+    return torch.stack((*right, *left, *palm)).unflatten(0, (3, 6)) + hand.half

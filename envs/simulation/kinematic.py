@@ -59,16 +59,22 @@ class KinematicEngine:
 
 
 def move_cubes(
-    model: SimModel, before: SimState, after: SimState, scene: Scene, any_width: bool = False
+    model: SimModel,
+    before: SimState,
+    after: SimState,
+    scene: Scene,
+    any_width: bool = False,
+    poses: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[SimState, Scene]:
     """Push, hold, carry or release the cubes; one between the pads keeps the gripper open.
 
     Args:
         any_width: a held cube keeps the pads as far apart as they are, whatever its side: on a
             real arm it may differ from that of the model.
+        poses: (B, 4, 4) TCP poses before and after, of a caller that has them.
     """
     hand = not_none(model.hand)
-    T_0, T_1 = (kinematics.fkine(model.chain, state.q) for state in (before, after))
+    T_0, T_1 = poses or (kinematics.fkine(model.chain, state.q) for state in (before, after))
     gap_0, gap_1 = (grasp.compute_gap(hand, state.gripper) for state in (before, after))
     cube = scene[OBJECT]
     held = scene["held"]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from envs import kinematics
 from envs.controllers.follow_solution import compute_joint_move
-from envs.kinematics.least_squares import damped_least_squares
+from envs.kinematics.least_squares import damped_least_squares, multiply_small
 from envs.kinematics.rotations import rotation_error, to_matrix, to_quaternion
 from envs.planning.contact_check import is_free
 from envs.planning.goal_solver import solve_goal
@@ -175,7 +175,7 @@ class ReachPose(Task):
             allowed = torch.clamp(q + motion, *limits) - q
             stopped = stopped | ((allowed - motion).abs() > ROUNDING)
             held = torch.where(stopped, allowed, 0.0)
-            rest = error - (J @ held[:, :, None])[:, :, 0]
+            rest = error - multiply_small(J, held[:, :, None])[:, :, 0]
             motion = torch.where(
                 stopped, held, damped_least_squares(J * ~stopped[:, None], rest, self.damping)
             )

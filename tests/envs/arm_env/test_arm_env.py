@@ -198,3 +198,12 @@ def test_relabelled_with_another_goal_it_is_what_that_goal_would_have_given(robo
     assert (
         sparse.relabel(kept, past[4], arrived, goal + 0.004)[2] == -1
     ).all()  # 8 mm along each axis
+
+
+def test_jacobians_are_of_the_arms_as_they_are_after_resets():
+    env = envs.make("panda", "reach", 8, seed=2, training=True, latency=0.05, noise=1e-3)
+    for _ in range(env.horizon):  # each arm begins anew once
+        env.step(torch.rand(8, env.a_dim) * 2 - 1)
+        for moment in (env.now, env.moment, env.arrived):
+            torch.testing.assert_close(moment.J, env.jacob0(moment.state.q), rtol=0, atol=1e-6)
+            assert moment.J is moment.J

@@ -26,7 +26,8 @@ from envs.collision.compiler import place_capsules
 from envs.collision.files import Shapes, read_capsules
 from envs.collision.obstacles import FAR
 from envs.collision.pairs import choose_pairs
-from envs.collision.queries import CACHE_ROWS
+from envs.collision.queries import CACHE_ROWS, compute_segments
+from envs.collision.surroundings import measure_obstacles, obstacle_distances
 from envs.kinematics import compile_ets
 from envs.robots import Robot, make_robot
 from envs.robots.body import take_links
@@ -339,3 +340,19 @@ def test_of_one_environment_none_may_be_chosen():
     ):
         assert len(one.select_rows(mask).spheres) == count
     assert len(one.select_rows(slice(3, 7)).spheres) == 1  # shared by all
+
+
+@pytest.mark.parametrize("within", [-0.05, 0.02, 0.3, torch.inf])
+def test_boxes_that_are_too_far_to_matter_are_bounded(panda, within):
+    """What is nearer than asked for is as without bounds, and nothing else seems so."""
+    robot, model = panda
+    q = draw(robot, 500)
+    obstacles = random_obstacles(500)
+    segments = compute_segments(model, q)
+    exact = torch.cat([each for each, _, _ in measure_obstacles(model, *segments, obstacles)], 1)
+    found = obstacle_distances(model, *segments, obstacles, within)
+    near = exact < within
+    assert near.any() and torch.equal(found[near], exact[near])
+    assert (found[~near] >= within).all()
+    least = torch.minimum(self_distance(model, q), exact.flatten(0, 1).amin(0))
+    assert torch.equal(clearance(model, q, obstacles, within=within), least.clamp(max=within))

@@ -9,6 +9,7 @@ import envs
 from envs.kinematics import fkine
 from envs.kinematics.inverse import solve_pose, spread_joints
 from envs.kinematics.rotations import rotation_error, to_quaternion
+from envs.planning import goal_solver
 from envs.planning.contact_check import is_free
 from envs.planning.goal_solver import solve_goal
 
@@ -95,3 +96,11 @@ def test_starting_points_fill_the_limits():
     )
     share = ((points - qlim[0]) / (qlim[1] - qlim[0])).sort(0)[0]
     assert (share > 0).all() and (share < 1).all() and share.diff(dim=0).max() < 6 / 60
+
+
+def test_checking_the_quickest_first_changes_nothing(arm, monkeypatch):
+    env, q, _, goal = arm
+    start = env.world.random_q(300, torch.Generator().manual_seed(8))
+    found = solve_goal(env.world, start, goal)
+    monkeypatch.setattr(goal_solver, "is_asynchronous", lambda device: True)  # checks all
+    assert torch.equal(solve_goal(env.world, start, goal), found)

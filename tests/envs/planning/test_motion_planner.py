@@ -6,6 +6,7 @@ import torch
 import envs
 from envs.collision import Obstacles, clearance
 from envs.kinematics.inverse import solve_pose, spread_joints
+from envs.planning import motion_planner
 from envs.planning.motion_planner import MARGIN, plan_path
 from envs.world import get_obstacles
 
@@ -85,3 +86,21 @@ def test_where_nothing_is_free_there_is_a_way_all_the_same(env):
         and ((solution >= env.model.qlim[0]) & (solution <= env.model.qlim[1])).all()
     )
     assert (env.fkine(solution)[1, :3, 3] - goal[1]).norm() < 1.3  # stretched towards it
+
+
+@pytest.mark.parametrize("only", [slice(0, 2), slice(0, 8)])
+def test_checking_in_stages_chooses_as_checking_all_does(env, only, monkeypatch):
+    """With a free path among those that are tried, and for arms without any."""
+    q, around = env.state.q[:100], get_obstacles(env.scene).select_rows(torch.arange(100))
+    generator = torch.Generator().manual_seed(1)
+    shape = 100, 12, q.shape[1]
+    ends = env.world.random_q(1200, generator).view(shape)
+    via = torch.lerp(q[:, None], ends, 0.5) + 0.3 * torch.randn(shape, generator=generator)
+    time = torch.rand(100, 12, generator=generator).sort(1).values
+    paths = (each[:, only] for each in (via, ends, time))
+    arguments = (env.world, q, *paths, around)
+    chosen, free = motion_planner._choose_paths(*arguments)
+    monkeypatch.setattr(motion_planner, "STAGES", (slice(None),))
+    all_chosen, all_free = motion_planner._choose_paths(*arguments)
+    assert 0 < free.sum() < 100
+    assert torch.equal(chosen, all_chosen) and torch.equal(free, all_free)

@@ -234,8 +234,8 @@ def test_at_the_end_of_a_step_nothing_overlaps():
             grasp.compute_hand_axes(hand, hands(k)), hands(k)[:, :3, 3], cube
         )
         # in each box, from each of its sides
-        depth = grasp._make_boxes(hand, gap) - torch.cat((p, -p), 1)[:, None]
-        assert depth.amin(2).max() < 1e-3
+        depth = grasp._make_boxes(hand, gap) - torch.cat((p, -p), 1).T
+        assert depth.amin(1).max() < 1e-3
         assert not held.any() and (cube[:, 2] == HALF).all()
         moved |= (cube[:, :2] != 0).any(1)
     assert moved.float().mean() > 0.5
