@@ -119,6 +119,20 @@ def test_on_a_cube_that_was_pushed_too_far_nothing_is_a_success(env, moved, coun
     assert (outcome.terms["stacked"] == TASK.stacked_weight * counts).all()
 
 
+def test_a_held_cube_stays_outside_of_the_berth_until_it_can_pass_over_the_other():
+    """Ways from 0.1 m, 0.05 m and 0.01 m off, by the height over its place on the other."""
+    berth = TASK.berth
+    aside = torch.tensor([0.1, 0.05, 0.01])
+    for height, low in ((-TASK.cube, True), (TASK.over, True), (2.0 * TASK.over, False)):
+        way = torch.stack((aside, torch.zeros(3), torch.full((3,), -height)), 1)
+        carried = TASK.compute_carrying_vector(way)
+        wanted = torch.tensor([0.1 - berth, 0.05 - berth, 0.01]) if low else aside
+        torch.testing.assert_close(carried[:, 0], wanted)
+        assert (carried[:, 1] == 0.0).all()
+        over = (TASK.descent * (aside - TASK.corridor)).clamp(0.0, TASK.hover)
+        torch.testing.assert_close(carried[:, 2], over - height)
+
+
 def test_randomised_physics_knows_both_cubes():
     pytest.importorskip("mujoco")
     from envs.simulation.disturbances import Disturbances
