@@ -14,7 +14,14 @@ NOTES = ROOT / "benchmarks" / "notes"
 PAGE = NOTES / "gymnasium-td3-vs-sb3.md"
 PLOT = ROOT / "img" / "benchmarks.png"
 PERFORMANCE = NOTES / "throughput.md"
-NAMES = {"td3_robot": "td3_robot", "sb3": "Stable-Baselines3", "crossq": "td3_robot, CrossQ"}
+NAMES = {
+    "td3_robot": "td3_robot",
+    "td3_robot_gpu": "td3_robot, 8 environments, GPU",
+    "sb3": "Stable-Baselines3",
+    "crossq": "td3_robot, CrossQ",
+    "crossq_gpu": "td3_robot, CrossQ, 8 environments, GPU",
+}
+COLORS = ("tab:blue", "tab:cyan", "tab:orange", "tab:green", "tab:olive")
 
 Runs = dict[int, list[dict[str, float]]]  # seed -> its evaluations, oldest first
 
@@ -107,7 +114,7 @@ def plot(found: dict[str, dict[str, Runs]], goals: list[str]) -> None:
         axis.remove()
     for axis, (env, libraries) in zip(axes, found.items()):
         column = "success_rate" if env in goals else "episode_return"
-        for library, color in zip(NAMES, ("tab:blue", "tab:orange", "tab:green")):
+        for library, color in zip(NAMES, COLORS, strict=True):
             if library in libraries:
                 _curve(axis, libraries[library], column, NAMES[library], color)
         axis.set(title=env, xlabel="thousand env steps", ylabel=column.replace("_", " "))

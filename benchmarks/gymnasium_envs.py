@@ -16,7 +16,8 @@ the CSV files alone.
 The settings are those of the authors' code (https://github.com/sfujim/TD3, main.py), but for
 `crossq`, which is this package with configs/gymnasium/crossq.yaml. CleanRL publishes the same ones
 (https://github.com/vwxyzjn/cleanrl, cleanrl/td3_continuous_action.py, class Args), so they have no
-run of their own.
+run of their own. `td3_robot_gpu` and `crossq_gpu` have the same settings too, but step eight
+environments at a time and take eight gradient steps on a GPU afterwards.
 """
 
 import argparse
@@ -55,6 +56,7 @@ AUTHORS = {
 GOALS = AUTHORS | {"learning_rate": 1e-3, "gamma": 0.95, "tau": 0.05, "start_steps": 1000}
 GOALS |= {"hindsight_goals": 4, "normalize_observations": True}
 GOAL_IDS = ("Fetch", "Panda")
+GPU = {"device": "cuda", "cuda_graph": "true", "num_envs": 8, "updates_per_step": 8}
 
 
 def settings_of(env: str) -> dict:
@@ -92,7 +94,8 @@ def _words(flags: dict) -> list[str]:
 def run_td3_robot(options: argparse.Namespace, env: str, seed: int, result: Path) -> int:
     """Train with train.py and copy its metrics; return the exit code."""
     crossq = result.name.startswith("crossq")
-    run = f"bench-{result.parent.name}-{'crossq-' * crossq}seed{seed}"
+    gpu = "_gpu" in result.name
+    run = f"bench-{result.parent.name}-{'crossq-' * crossq}{'gpu-' * gpu}seed{seed}"
     folder = ROOT / "checkpoints" / run
     if (folder / "last").exists():
         arguments = ["--resume", run]
@@ -108,6 +111,7 @@ def run_td3_robot(options: argparse.Namespace, env: str, seed: int, result: Path
             str(options.threads),
         ]
         arguments += ["--config", str(CROSSQ)] if crossq else train_flags(settings_of(env))
+        arguments += _words(GPU) if gpu else []
         arguments += _words(
             {"evaluation.every": options.every, "evaluation.episodes": options.episodes}
         )
@@ -177,7 +181,7 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--steps", type=int, default=100_000, help="env steps of each run")
-    parser.add_argument("--libraries", nargs="+", choices=LIBRARIES, default=LIBRARIES[:2])
+    parser.add_argument("--libraries", nargs="+", choices=LIBRARIES, default=["td3_robot", "sb3"])
     parser.add_argument("--every", type=int, default=5000, help="env steps between evaluations")
     parser.add_argument("--episodes", type=int, default=10, help="episodes of an evaluation")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads of torch")
