@@ -16,10 +16,10 @@ PLOT = ROOT / "img" / "benchmarks.png"
 PERFORMANCE = NOTES / "throughput.md"
 NAMES = {
     "td3_robot": "td3_robot",
-    "td3_robot_gpu": "td3_robot, 8 environments, GPU",
+    "td3_robot_gpu": "td3_robot, GPU",
     "sb3": "Stable-Baselines3",
     "crossq": "td3_robot, CrossQ",
-    "crossq_gpu": "td3_robot, CrossQ, 8 environments, GPU",
+    "crossq_gpu": "td3_robot, CrossQ, GPU",
 }
 COLORS = ("tab:blue", "tab:cyan", "tab:orange", "tab:green", "tab:olive")
 

@@ -41,7 +41,7 @@ def runs(path, tmp_path_factory):
     """Three at once, since each takes its time to start: what they print, how they end, and a log."""
     log = tmp_path_factory.mktemp("log") / "log.csv"
     flags = {
-        "driven": ("--seconds", "1", "--log", str(log), "--delay", "0.01"),
+        "driven": ("--seconds", "3", "--log", str(log), "--delay", "0.01"),
         "stopped": ("--seconds", "60"),
         "dry": ("--seconds", "1.2", "--dry_run", "true"),
     }
