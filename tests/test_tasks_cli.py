@@ -61,10 +61,10 @@ RATES = {
     "reach_avoid": 0.988,
     "track": 0.965,
     "pick_place": 0.992,
-    "pick_turned": 0.984,
+    "pick_turned": 0.989,
     "push": 0.984,
     "stack": 0.98,
-    "insert": 0.993,
+    "insert": 0.995,
 }
 
 
