@@ -288,17 +288,21 @@ def test_what_it_cannot_be_asked_is_refused(policy, change):
         policy(**asked)
 
 
-def test_a_step_takes_less_than_200_microseconds_and_keeps_nothing(policy):
-    """Of processor time, so that the machine's other work does not count; the median, which a busy
-    one leaves alone.
+def test_a_step_takes_no_longer_than_adding_20000_numbers_in_python(policy):
+    """200 microseconds on a server of today. Of processor time, so that the machine's other work
+    does not count; the median, which a busy one leaves alone.
     """
     asked = (policy.robot.home, np.zeros(7), 0.04, np.array([0.4, 0.0, 0.4]))
-    times = []
-    for _ in range(1000):
-        start = time.thread_time()
-        policy(*asked)
-        times.append(time.thread_time() - start)
-    assert np.median(times) < 200e-6
+
+    def measure(work):
+        times = []
+        for _ in range(1000):
+            start = time.thread_time()
+            work()
+            times.append(time.thread_time() - start)
+        return np.median(times)
+
+    assert measure(lambda: policy(*asked)) < measure(lambda: sum(range(20_000)))
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def test_an_evaluation_says_what_its_success_is_of(tmp_path, in_process):
     corrects, forces = evaluate("pick_turned")
     assert corrects == (
         "the policy corrects a controller, whose action is column 'scripted' of the observation, by "
-        "at most 20% of full speed; before it learns, the success is the controller's"
+        "at most 10% of full speed; before it learns, the success is the controller's"
     )
     assert forces.endswith("--engine mujoco; engine kinematic has no forces")
     assert "forces" not in "".join(evaluate("pick_turned", "--engine", "mujoco"))
