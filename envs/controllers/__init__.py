@@ -9,6 +9,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from envs.controllers.controlled import Controlled
+from envs.controllers.follow_replanned_path import FollowReplannedPath
 from envs.controllers.follow_solution import FollowSolution
 from envs.controllers.neo import Neo
 from envs.controllers.reactive import Reactive
@@ -19,6 +20,7 @@ from td3_robot.errors import ConfigError, unknown
 
 __all__ = [
     "BASELINES",
+    "FollowReplannedPath",
     "FollowSolution",
     "Neo",
     "Reactive",
@@ -34,6 +36,7 @@ BASELINES: dict[str, Callable] = {
     "neo": Neo,
     "reactive": Reactive,
     "ik": FollowSolution,
+    "replan": FollowReplannedPath,
     "pick": ScriptedPick,
     "push": ScriptedPush,
 }

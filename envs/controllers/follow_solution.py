@@ -7,6 +7,8 @@ from envs.controllers.controlled import Controlled
 from envs.simulation.engine import Scene, SimModel
 from td3_robot.errors import ConfigError
 
+AT_VIA = 0.15  # distance of every joint from via below which the path continues [rad or m]
+
 
 def compute_joint_move(model: SimModel, q: Tensor, target: Tensor, gain: float) -> Tensor:
     """Compute the action (B, n) in [-1, 1] that moves arms from q to target, both (B, n).

@@ -1,10 +1,8 @@
 """Reach a point among obstacles that move, without contact with them, the ground or the arm itself.
 
-Spheres and boxes go back and forth on straight lines; walls stand. The planned path is looked at
-now and then, and planned again where an obstacle comes into its way. Success is that of
-`reach_avoid`: the TCP at the goal at the end of the episode, and no contact before. Scenes are
-sampled with a motion of the arm that is known to be free, see envs/planning/moving_scenes.py, which
-is then dropped.
+Spheres and boxes go back and forth on straight lines; walls stand. Scenes are sampled with a motion
+of the arm that is known to be free, see envs/planning/moving_scenes.py, which is then dropped. A
+policy sees no planned path: it would have to be planned again every few steps.
 """
 
 from dataclasses import dataclass, replace
@@ -12,15 +10,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from envs import kinematics
 from envs.collision import Nearest, nearest
 from envs.controllers.guard import GuardConstants
 from envs.planning import obstacle_scenes as scenes
-from envs.planning.motion_planner import is_path_free
 from envs.planning.moving_scenes import Motion, Strokes, draw_moving_obstacles
-from envs.simulation.calibration import measured_scene
+from envs.tasks.among_obstacles import ReachAmongObstacles, compute_goals, find_moving_links
 from envs.tasks.layout import Column
-from envs.tasks.reach_avoid import ReachAvoid, compute_goals, find_moving_links
 from envs.tasks.registry import register_task
 from envs.world import GROUND, Moment, Scene, World
 from td3_robot.errors import ConfigError, not_none
@@ -30,7 +25,7 @@ ROUNDS = 20  # of sampling before giving up
 
 @register_task("reach_moving")
 @dataclass(frozen=True)
-class ReachMoving(ReachAvoid):
+class ReachMoving(ReachAmongObstacles):
     """The task `reach_moving`; the values of its constants are in configs/tasks/reach_moving.yaml.
 
     Attributes:
@@ -40,7 +35,6 @@ class ReachMoving(ReachAvoid):
             [s].
         pace: mean share of the fastest joint's limit in the motion that is known to be free.
         wait: time for which obstacles keep clear of the arm's start [s].
-        replan: control steps between two looks at the path.
         shows_velocity: whether the obstacles' velocities are known, to policies and programs.
     """
 
@@ -49,11 +43,11 @@ class ReachMoving(ReachAvoid):
     crossing: tuple[float, float]
     pace: float
     wait: float
-    replan: int
     shows_velocity: bool
 
+    controllers = (*ReachAmongObstacles.controllers, "replan")
     guard_constants = GuardConstants(share=1.0)
-    memory_keys = (*ReachAvoid.memory_keys, "sphere_velocities", "box_velocities", "drift")
+    memory_keys = (*ReachAmongObstacles.memory_keys, "sphere_velocities", "box_velocities", "drift")
 
     def list_columns(self, world: World) -> list[Column]:
         """List the columns of `observe`."""
@@ -80,9 +74,8 @@ class ReachMoving(ReachAvoid):
         motion = Motion(self.speed, self.stroke, self.crossing, self.pace, self.wait, duration)
         margins = (self.margin, self.path_margin)
         for _ in range(ROUNDS):
-            solution = world.random_q(count, generator)
-            tcp = kinematics.fkine(world.model.chain, solution)[:, :3, 3]
-            detour = self._draw_detour(world, solution[world.in_workspace(tcp)], generator)
+            solution = self._draw_solutions(world, count, generator)
+            detour = self._draw_detour(world, solution, generator)
             detour, obstacles, strokes = draw_moving_obstacles(
                 world, detour, motion, margins, self.spread, generator
             )
@@ -95,8 +88,7 @@ class ReachMoving(ReachAvoid):
                     "stroke_rates": strokes.rates,
                     "stroke_phases": strokes.phases,
                 }
-                scene = {**scene, **self._locate(scene, 0.0)}
-                return {**scene, **self._plan_path(world, detour.start, scene)}
+                return {**scene, **self._locate(scene, 0.0)}
         raise ConfigError(
             f"robot {world.robot.name!r}: no scene found in {ROUNDS} x {count} draws; slower "
             "obstacles, or a smaller margin, leave more of them"
@@ -116,29 +108,9 @@ class ReachMoving(ReachAvoid):
         return {**found, **dict(zip(names, velocities.split(counts, 1)))}
 
     def advance(self, world: World, before: Moment, after: Moment) -> Moment:
-        """Move the obstacles, and plan again where they have come into the path's way."""
+        """Move the obstacles."""
         time = self.dt * after.steps.to(after.state.q.dtype)[:, None]
-        scene = {**after.scene, **self._locate(after.scene, time)}
-        after = super().advance(world, before, replace(after, scene=scene))
-        return replace(after, scene={**after.scene, **self._plan_again(world, after)})
-
-    def _plan_again(self, world: World, moment: Moment) -> Scene:
-        """Return the paths, others where it is time for a look and what is left is not free."""
-        scene = moment.scene
-        path = {name: scene[name] for name in self.plan_keys}
-        due = (moment.steps % self.replan == 0).nonzero()[:, 0]
-        if not len(due):
-            return path
-        q = moment.state.q[due]
-        obstacles = moment.obstacles.select_rows(due)
-        via = torch.where(scene["passed"][due][:, None], q, scene["via"][due])
-        barred = ~is_path_free(world, q, via, scene["solution"][due], obstacles)
-        rows = due[barred]
-        if not len(rows):
-            return path
-        around = measured_scene({name: value[rows] for name, value in scene.items()})
-        found = self._plan_path(world, moment.state.q[rows], around)
-        return {name: path[name].index_copy(0, rows, found[name]) for name in path}
+        return replace(after, scene={**after.scene, **self._locate(after.scene, time)})
 
     def predict(self, moment: Moment, seconds: float | Tensor) -> Moment:
         """Return the moment with the obstacles a little later, as their velocities say."""
@@ -168,9 +140,9 @@ class ReachMoving(ReachAvoid):
     def observe(self, world: World, moment: Moment) -> Tensor:
         """Return the observation (B, o_dim).
 
-        Its columns are those of `ReachAvoid`, and if velocities are known drift, the rate of change
-        of nearness by the obstacles' motion alone, of each of the moving links [1/s], and the
-        velocities of spheres and boxes [sight/s].
+        Its columns are those of `ReachAmongObstacles`, and if velocities are known drift, the rate
+        of change of nearness by the obstacles' motion alone, of each of the moving links [1/s], and
+        the velocities of spheres and boxes [sight/s].
         """
         columns = [super().observe(world, moment)]
         if self.shows_velocity:

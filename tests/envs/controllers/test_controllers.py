@@ -180,7 +180,7 @@ def test_names(env):
     with pytest.raises(
         ConfigError,
         match="did you mean .rrmc..* valid choices: ik, insert_spiral, .*, neo, pick, push, "
-        "reactive, rrmc$",
+        "reactive, replan, rrmc$",
     ):
         make_baseline("rmc", env)
 

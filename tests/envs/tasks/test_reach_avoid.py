@@ -19,7 +19,7 @@ from envs.planning.motion_planner import plan_path
 from envs.robots import make_robot
 from envs.simulation.calibration import measured_scene
 from envs.simulation.disturbances import Disturbances
-from envs.tasks import reach_avoid
+from envs.tasks import among_obstacles
 from envs.tasks.registry import make_task
 from envs.world import get_obstacles
 from td3_robot.errors import ConfigError
@@ -186,7 +186,7 @@ def test_a_corner_is_passed_for_good_when_every_joint_is_near(env):
 
 def test_an_arm_that_is_never_clear_of_itself_is_refused(env, monkeypatch):
     monkeypatch.setattr(
-        reach_avoid, "is_free", lambda world, q: torch.zeros(q.shape[:-1], dtype=torch.bool)
+        among_obstacles, "is_free", lambda world, q: torch.zeros(q.shape[:-1], dtype=torch.bool)
     )
     with pytest.raises(
         ConfigError, match=r"'panda'.*clearance at home is 0\.05. m.* more than 0\.005 m"
@@ -244,7 +244,7 @@ def test_push_is_the_way_down_of_each_nearness(env):
     """By differences in its own direction, times repulsion."""
     shown = env.reset(4)
     world, scene = env.world, env.moment.scene
-    moving = reach_avoid.find_moving_links(world)
+    moving = among_obstacles.find_moving_links(world)
 
     def nearness(q):
         return torch.exp(
@@ -252,7 +252,7 @@ def test_push_is_the_way_down_of_each_nearness(env):
         )[:, moving]
 
     full, h = torch.zeros(64, scene["distance"].shape[1] * 7), 2e-3
-    full[:, reach_avoid.find_gradient_columns(world)] = shown[:, env.layout["push"]]
+    full[:, among_obstacles.find_gradient_columns(world)] = shown[:, env.layout["push"]]
     for link, push in enumerate(full.view(64, -1, 7)[:, moving].unbind(1)):
         fall = (nearness(env.state.q - h * push) - nearness(env.state.q + h * push))[:, link] / (
             2 * h
@@ -268,7 +268,7 @@ def test_what_is_left_out_of_push_is_zero(env):
     gradient = nearest(
         env.world.collision, env.state.q, get_obstacles(env.moment.scene), 0.0
     ).gradient.flatten(1)
-    gradient[:, reach_avoid.find_gradient_columns(env.world)] = 0.0
+    gradient[:, among_obstacles.find_gradient_columns(env.world)] = 0.0
     assert gradient.abs().max() < 0.06  # [m/rad] a link that turns in place is not quite round
 
 
@@ -284,7 +284,7 @@ def test_closing_is_how_fast_nearness_rises(env):
 
     h = 1e-3
     rise = (nearness(state.q + h * state.qd) - nearness(state.q - h * state.qd)) / (2 * h)
-    moving = reach_avoid.find_moving_links(world)
+    moving = among_obstacles.find_moving_links(world)
     assert rise[:, [link for link in range(rise.shape[1]) if link not in moving]].abs().max() < 0.3
     rise = rise[:, moving]
     close = (rise - closing).abs() < 0.02 + 0.05 * rise.abs()

@@ -9,6 +9,8 @@ from torch.testing import assert_close
 from envs.arm_env.arm_env import ArmEnv
 from envs.collision import Obstacles, clearance, nearest, obstacle_distance
 from envs.controllers import make_baseline
+from envs.controllers.follow_replanned_path import LOOK_EVERY
+from envs.controllers.follow_solution import AT_VIA, compute_joint_move
 from envs.planning import moving_scenes as moving
 from envs.planning import obstacle_scenes as scenes
 from envs.planning.motion_planner import is_path_free, plan_path
@@ -207,18 +209,27 @@ def test_planned_paths_are_free_when_the_arm_gets_there(env):
 def test_a_path_is_planned_again_when_something_comes_into_its_way(env):
     """Looked at in every fourth step, of arms that stand still."""
     env.reset(8)
-    before = {name: env.scene[name] for name in TASK.plan_keys}
+    program = make_baseline("replan", env)
+    program(torch.empty(0))
+    before = program._via
     changed = []
     for _ in range(8):
         env.step(torch.zeros(64, 7))
-        same = env.now.steps == env.arrived.steps
-        new = (env.scene["via"] != before["via"]).any(1) & same
-        changed.append(int(new.sum()))
-        before = {name: env.scene[name] for name in TASK.plan_keys}
-    looks = [count for number, count in enumerate(changed, 1) if number % TASK.replan == 0]
+        program(torch.empty(0))
+        same = env.moment.steps > 0
+        changed.append(int(((program._via != before).any(1) & same).sum()))
+        before = program._via
+    looks = [count for number, count in enumerate(changed, 1) if number % LOOK_EVERY == 0]
     assert sum(looks) == sum(changed) > 0
 
 
-def test_programs_follow_the_path_that_is_planned_again(env):
-    action = make_baseline("ik", env)(env.reset(9))
-    assert torch.equal(action, TASK.observe(env.world, env.moment)[:, env.layout["way"]])
+def test_a_new_episode_has_a_path_of_its_own(env):
+    program = make_baseline("replan", env)
+    for seed in (9, 10):
+        action = program(env.reset(seed))
+        q = env.moment.state.q
+        via, solution = plan_path(env.world, q, env.moment.scene["goal"], env.moment.obstacles)
+        passed = ((q - via).abs().amax(1) < AT_VIA)[:, None]
+        waypoint = torch.where(passed, solution, via)
+        moved = compute_joint_move(env.model, q, waypoint, TASK.move_gain)
+        assert_close(action, moved)

@@ -27,8 +27,7 @@ PAIRS = {
     ("panda", "reach_pose"): {"goal", "solution"},
     ("panda", "reach_avoid"): {"goal", "spheres", "boxes", "walls", "via", "solution", "passed"},
     ("panda", "reach_moving"): {
-        *("goal", "spheres", "boxes", "walls", "via", "solution", "passed"),
-        *("sphere_velocities", "box_velocities"),
+        *("goal", "spheres", "boxes", "walls", "sphere_velocities", "box_velocities")
     },
     ("panda", "track"): {"goal", "goal_velocity"},
     ("panda", "pick_place"): {"goal", "object", "held"},
