@@ -39,7 +39,7 @@ needs_fetch = pytest.mark.skipif(
 
 
 def mark_slow(task: str, value: Any) -> Any:
-    """Return a parameter of a test, or its tuple, marked as slow for a task with slow steps."""
+    """Return a parameter of a test, or its tuple, marked as slow if the task has slow scenes."""
     values = value if isinstance(value, tuple) else (value,)
     return pytest.param(*values, marks=pytest.mark.slow if task == "reach_moving" else ())
 
