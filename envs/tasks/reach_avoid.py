@@ -1,8 +1,7 @@
 """Reach a point among obstacles without contact with them, the ground or the arm itself.
 
-Scenes are sampled with a detour that is known to be free, see
-envs/planning/obstacle_scenes.py, which is then dropped; a policy observes a planned path, see
-envs/planning/motion_planner.py.
+Scenes are sampled with a detour that is known to be free, see envs/planning/obstacle_scenes.py,
+which is then dropped; a policy observes a planned path, see envs/planning/motion_planner.py.
 """
 
 from dataclasses import dataclass, replace
