@@ -1,4 +1,4 @@
-"""What reaching a point among obstacles has in common, whether they stand or move.
+"""Reaching a point among obstacles: the common base of tasks where they stand and where they move.
 
 Success is the TCP within `tolerance` of the goal at the end of the episode. Contact ends the
 episode immediately, without success. Scenes are sampled with a motion that is known to be free,
