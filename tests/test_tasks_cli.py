@@ -62,8 +62,8 @@ RATES = {
     "track": 0.965,
     "pick_place": 0.992,
     "pick_turned": 0.989,
-    "push": 0.984,
-    "stack": 0.98,
+    "push": 0.987,
+    "stack": 0.995,
     "insert": 0.995,
 }
 
