@@ -25,6 +25,7 @@ from envs.tasks.task import Outcome, Task
 from envs.world import Moment, Scene, make_moment
 from td3_robot.errors import ConfigError, NotFiniteError
 from td3_robot.utils.legacy import keep_old_names
+from td3_robot.utils.seeding import derive_seed
 from td3_robot.vec_env import Step, is_asynchronous, restore_generator
 
 
@@ -69,6 +70,7 @@ class ArmEnv:
         a_dim: number of joints, and one more if the task's action moves the gripper.
         memory_dim: width of a row of `memory`.
         privileged_dim: width of a row of `privileged`.
+        rewards_observed: rewards are of the observed arms, as those of `relabel` are.
     """
 
     def __init__(
@@ -117,6 +119,7 @@ class ArmEnv:
         known = contact.CONTACT_KEYS if self.world.collision is not None else ()
         self._memory = Memory(self.world, self.moment, (*task.memory_keys, *known))
         self.memory_dim = self._memory.size
+        self.rewards_observed = False
 
     @property
     def moment(self) -> Moment:
@@ -157,10 +160,7 @@ class ArmEnv:
         return self.now.tcp
 
     def find_nearest(self) -> Nearest:
-        """Find the distances of the observed arms to obstacles, the ground and themselves.
-
-        Needs `World.collision`.
-        """
+        """Find distances of the observed arms to whatever they may touch; needs `collision`."""
         return self.task.find_nearest(self.world, self.moment)
 
     def fkine(self, q: Tensor) -> Tensor:
@@ -178,7 +178,7 @@ class ArmEnv:
         if seed is not None:
             self._episodes.seed(seed)
             if self._disturbed is not None:
-                self._disturbed.generator.manual_seed(seed)
+                self._disturbed.generator.manual_seed(derive_seed(seed, "disturbances"))
         self._resets.clear()
         batch = self._begin(self.num_envs)
         self.now = self.arrived = batch.true
@@ -247,12 +247,15 @@ class ArmEnv:
             raise NotFiniteError("action has a value that is NaN or infinite")
         action = action.clamp(-1.0, 1.0)
         before = self.now
+        seen = self.moment
         self.now = self.arrived = self._advance(action)
         self._moment = self.arrived_moment = self._observe_state(self.arrived)
         next_observation = self.task.observe(self.world, self.moment)
         outcome = self._compute_outcome(before, self.arrived, action)
         rewarded = outcome
-        if not self.sparse:
+        if self.rewards_observed:
+            rewarded = self._compute_outcome(seen, self.arrived_moment, action)
+        elif not self.sparse:
             ahead = self.arrived_moment
             if self._disturbed is not None:
                 ahead = predict_half_period(self.task, self.world, self.arrived)
@@ -274,11 +277,8 @@ class ArmEnv:
         return Step(observation, reward, terminated, truncated, next_observation, info)
 
     def hold(self, rows: Tensor, true: Moment, known: Moment) -> None:
-        """Put rows back to where they were before the latest step, as if it had not been made.
-
-        Args:
-            rows: (B,) bool.
-            true, known: `now` and `moment` of that time.
+        """Put `rows` (B,) bool back to where they were before the latest step, as if it had not
+        been made; `true` and `known` are `now` and `moment` of that time.
         """
 
         def put(new: Tensor, old: Tensor) -> Tensor:

@@ -175,9 +175,10 @@ class Collector:
             action = self._expert.override(self.observation, action)
         noise = factor * self.noise.sample()
         if self._uncertainty is not None:
-            noise = noise * self._uncertainty(
-                self._agent.compute_disagreement(self._get_stored(self.observation), action)
-            )
+            seen = self.observation  # by the critics; what is stored may be a memory instead
+            if self._privileged_env is not None:
+                seen = self._get_stored(seen)
+            noise = noise * self._uncertainty(self._agent.compute_disagreement(seen, action))
         action = (action + noise).clamp(-1.0, 1.0)
         if share := self._config.exploration.random_share:
             shape = (self._env.num_envs, 1)

@@ -50,6 +50,13 @@ class Reader(Protocol):
         """Return the batch of the rows at index (B,)."""
         ...
 
+    def state_dict(self, buffer: "ReplayBuffer", index: Tensor) -> dict:
+        """Return what `add_rows` could not find out again of the rows at `index`, oldest first."""
+        ...
+
+    def load_state_dict(self, buffer: "ReplayBuffer", state: dict, index: Tensor) -> None:
+        """Restore the state of any reader, whose newest rows are now at `index`, oldest first."""
+
 
 class OneStep:
     """A `Reader` of the transitions as they happened."""
@@ -63,6 +70,13 @@ class OneStep:
     def read(self, buffer: "ReplayBuffer", index: Tensor) -> Batch:
         """Return the transitions in the rows at index (B,)."""
         return buffer.batch(buffer.read(index))
+
+    def state_dict(self, buffer: "ReplayBuffer", index: Tensor) -> dict:
+        """Return nothing: the rows tell all."""
+        return {}
+
+    def load_state_dict(self, buffer: "ReplayBuffer", state: dict, index: Tensor) -> None:
+        """Do nothing."""
 
 
 @keep_old_names(age="compute_age", ended="find_ends", later="shift", oldest_first="index_by_time")
@@ -272,7 +286,7 @@ class ReplayBuffer:
     # Saving
 
     def state_dict(self) -> dict:
-        """Return the stored rows (slots, B, row width), oldest first, head and sampler's state.
+        """Return the stored rows (slots, B, row width), oldest first, head, sampler and reader.
 
         `first` is the number of the oldest slot since the start of the run.
         """
@@ -283,6 +297,7 @@ class ReplayBuffer:
             "head": self._head,
             "slots": self.slots,
             "sampler": self.sampler.state_dict(index),
+            "reader": self.reader.state_dict(self, index),
         }
 
     def index_by_time(self) -> Tensor:
@@ -311,4 +326,6 @@ class ReplayBuffer:
         valid = rows[:, :, self.columns.cut.start] != _NO_TRANSITION
         self._write(rows.split(self._widths, 2), None if valid.all() else valid)
         self._written = state.get("first", 0) + len(state["rows"])
-        self.sampler.load_state_dict(state["sampler"], self.index_by_time())
+        index = self.index_by_time()
+        self.sampler.load_state_dict(state["sampler"], index)
+        self.reader.load_state_dict(self, state.get("reader", {}), index)  # older runs have none

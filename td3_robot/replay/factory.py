@@ -71,6 +71,8 @@ def _make_hindsight(config: Config, env: GoalVecEnv) -> Hindsight:
         state, next_state, reward, terminated = env.relabel(memory, action, next_memory, goal)
         return state, next_state, scale_and_clip(reward, config.reward), terminated
 
+    if hasattr(env, "rewards_observed"):
+        env.rewards_observed = True  # else a batch would mix two reward functions
     options = config.replay
     chosen = (options.hindsight, options.hindsight_ratio, options.hindsight_still)
     return Hindsight(relabel, env.achieved_goal, env.observe, *chosen)

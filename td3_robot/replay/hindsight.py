@@ -170,3 +170,19 @@ class Hindsight:
         )
         new = (state, action, reward[:, None], next_state, terminated[:, None].to(reward.dtype))
         return Batch(*(torch.cat(parts) for parts in zip(new, old[:5])))
+
+    def state_dict(self, buffer: ReplayBuffer, index: Tensor) -> dict:
+        """Return how long ago the episode of each row at `index`, oldest first, left its goal.
+
+        The rows alone do not tell: the start of an episode may be overwritten.
+        """
+        if self.still == 1.0:
+            return {}
+        left = self._left[self._entry.view(-1)[index], index % buffer.num_envs]
+        return {"left_age": self._now - left}
+
+    def load_state_dict(self, buffer: ReplayBuffer, state: dict, index: Tensor) -> None:
+        """Restore the state of any reader, whose newest rows are now at `index`, oldest first."""
+        if self.still < 1.0 and "left_age" in state:
+            age = state["left_age"][-len(index) :].to(index.device)
+            self._left[self._entry.view(-1)[index], index % buffer.num_envs] = self._now - age

@@ -199,7 +199,8 @@ class TD3:
             `actor_loss`; with importance weights also `td_error` (B,), each sample's new priority.
 
         Raises:
-            ValueError: reward or done is not (B, 1); as (B,) it would silently broadcast to (B, B).
+            ValueError: reward, done, discount or weight is not (B, 1); as (B,) it would silently
+                broadcast to (B, B).
         """
         metrics = self.learn(batch, self.next_update)
         self.gradient_steps += 1
@@ -219,10 +220,10 @@ class TD3:
         (`joint_steps`), so that it can be captured as a graph.
         """
         column = (len(batch.state), 1)
-        if batch.reward.shape != column or batch.done.shape != column:
-            raise ValueError(
-                f"reward and done must be {column}, got {batch.reward.shape} and {batch.done.shape}"
-            )
+        for name in ("reward", "done", "discount", "weight"):
+            part = getattr(batch, name)
+            if part is not None and part.shape != column:
+                raise ValueError(f"{name} must be {column}, got {tuple(part.shape)}")
         batch = batch._replace(
             state=self.normalizer(batch.state), next_state=self.normalizer(batch.next_state)
         )

@@ -34,6 +34,11 @@ class Run(Protocol):
         """The count of `config.steps`: env steps or gradient steps."""
         ...
 
+    @property
+    def logged_steps(self) -> int:
+        """`steps` of the newest evaluation that was logged; 0 before the first."""
+        ...
+
     def stop(self, finished: bool = False, at_once: bool = True) -> None:
         """End the run after this step.
 
@@ -116,6 +121,9 @@ class KeepCheckpoints(Callback):
     """Keeps the policy of every so many evaluations, in the folder `step_N` of the run folder, for
     good.
 
+    The policy is kept at the first evaluation after each multiple of `every` times the steps
+    between two evaluations.
+
     Args:
         every: evaluations from one kept checkpoint to the next.
     """
@@ -125,7 +133,8 @@ class KeepCheckpoints(Callback):
 
     def on_evaluation(self, run: Run, metrics: dict[str, float]) -> None:
         """React to an evaluation."""
-        if run.steps // run.config.evaluation.every % self._every == 0:
+        between = run.config.evaluation.every * self._every  # steps from one to the next
+        if run.steps // between > run.logged_steps // between:
             notes = {"trained_on": run.metadata, **run.source.metadata()}
             run.keep(f"step_{run.steps}", run.agent.save, run.folder / f"step_{run.steps}", notes)
 

@@ -93,6 +93,11 @@ class Trainer:
         return self.state.steps
 
     @property
+    def logged_steps(self) -> int:
+        """`steps` of the newest evaluation that was logged; 0 before the first."""
+        return self.state.logged_steps
+
+    @property
     def env_steps(self) -> int:
         """Control steps of all environments together; none in offline learning."""
         return self.state.env_steps

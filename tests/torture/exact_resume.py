@@ -97,7 +97,7 @@ def draw(random: Random) -> list[str]:
         words += [f"--{name}", random.choice(choices or ["true"])]
     if random.random() < 0.2:
         words += "--td3.atoms 11 --td3.v_min -20 --td3.v_max 5".split()
-    defaults = {"td3.hidden": "8", "replay.capacity": "300", "evaluation.every": str(50 * ENVS)}
+    defaults = {"td3.hidden": "8", "replay.capacity": "160", "evaluation.every": str(50 * ENVS)}
     words += [
         word
         for name, value in defaults.items()

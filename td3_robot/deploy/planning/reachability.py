@@ -60,7 +60,7 @@ def find_nearest_pose(
     clearance = np.inf
     if robot.capsules is not None:
         frames = robot.chain.frames(near)
-        clearance = robot.capsules.find_clearance(frames, obstacles or Obstacles()).max()
+        clearance = robot.capsules.find_clearance(frames, obstacles or Obstacles(), near).max()
     return Nearest(
         float(distance[best]),
         float(turn[best]),

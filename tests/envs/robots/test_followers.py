@@ -218,3 +218,15 @@ def test_the_exported_description_has_the_same_capsules(robot):
     step = np.random.default_rng(0).normal(0.0, 1e-3, q.shape)
     moved = capsules.find_clearance(exported.chain.frames(q + step), around, q + step)
     assert (np.abs(moved - found) <= np.abs(step) @ reach + 1e-9).all()
+
+
+def test_where_an_arm_with_followers_can_be_is_found(robot):
+    from td3_robot.deploy import Robot
+    from td3_robot.deploy.planning.reachability import find_nearest_pose
+
+    exported = Robot.from_dict(json.loads(json.dumps(describe(robot, 5.0))))
+    q = draw(robot, 1)[0]
+    goal = exported.chain.frames(q[None])[0, -1, :3, 3]
+    nearest_pose = find_nearest_pose(exported, exported.home, goal)
+    assert nearest_pose.distance < 1e-3
+    assert np.isfinite(nearest_pose.clearance)

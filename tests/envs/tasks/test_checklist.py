@@ -18,10 +18,13 @@ from envs.arm_env.arm_env import ArmEnv
 from envs.controllers.experts import make_expert
 from envs.robots import make_robot, shipped_robots
 from envs.robots.observation import o
+from envs.simulation.disturbances import Disturbances
 from envs.simulation.kinematic import bound_for
 from envs.tasks.episodes import ScenePool
 from envs.tasks.registry import list_tasks, make_task
+from td3_robot.config.run import Config, ReplayConfig
 from td3_robot.errors import ConfigError, NotFiniteError
+from td3_robot.replay.factory import make_replay
 from td3_robot.vec_env import GoalVecEnv
 from tests.envs.playing import actions, leaves, play, same, tensors, to_goal
 from tests.support import each_task, mark_slow
@@ -363,6 +366,31 @@ def test_relabelled_with_its_own_goal_a_transition_stays_as_it_is(robot, task):
             torch.testing.assert_close(mine, given, rtol=1e-4, atol=1e-5)
         assert torch.equal(again[3], step.terminated)
         observation = step.observation
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("disturbances", [None, Disturbances(latency=0.05, noise=0.002)])
+def test_with_hindsight_a_reward_is_the_one_that_relabelling_with_the_same_goal_gives(
+    disturbances, sparse
+):
+    """Near the goal, where the arm as it is and as it is observed differ in success."""
+    env = ArmEnv(
+        robot_named("panda"), make_task("reach"), 64, "cpu", 0, sparse, disturbances=disturbances
+    )
+    hindsight = Config(replay=ReplayConfig(capacity=64, batch_size=64, hindsight="future"))
+    make_replay((64, env.o_dim, env.a_dim), hindsight, torch.Generator(), env)
+    controller = make_expert("rrmc", env)
+    observation = env.reset(1)
+    met = []
+    for _ in range(30):
+        before, action = env.memory(), controller(observation)
+        step = env.step(action)
+        goal = step.next_observation[:, env.layout["goal"]]
+        again = env.relabel(before, action, env.memory(arrived=True), goal)[2]
+        torch.testing.assert_close(again, step.reward, rtol=1e-4, atol=1e-5)
+        observation = step.observation
+        met.append(step.info["success"])
+    assert 0.1 < torch.stack(met).float().mean() < 0.9
 
 
 @every_task

@@ -158,6 +158,23 @@ def test_noise_follows_the_disagreement_of_the_critics(collect):
     assert deviation[~right].std().item() == pytest.approx(0.5 * 0.05, rel=0.1)
 
 
+def test_with_hindsight_the_critics_disagree_about_observations(collect, point_env):
+    """What is stored is a memory, of another width than what critics see."""
+
+    class Wide(Goals, point_env):
+        memory_dim = 9
+
+        def memory(self, arrived=False):
+            seen = super().memory(arrived)
+            return torch.cat((seen, seen.new_zeros(len(seen), self.memory_dim - seen.shape[1])), 1)
+
+    unsure = ExplorationConfig(start_steps=0, noise=0.05, uncertainty=True)
+    hindsight = dataclasses.replace(CONFIG.replay, hindsight="final")
+    collector = collect(0, env=Wide(4, 0), exploration=unsure, replay=hindsight)
+    collector.collect(0.0)
+    assert len(collector.replay) == 4
+
+
 def differs(action, policy):
     """Tell where no joint is the policy's; products of 4 rows and of many round apart."""
     return ((action - policy).abs() > 1e-5).all(-1)

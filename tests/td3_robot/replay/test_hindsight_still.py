@@ -125,3 +125,20 @@ def test_it_needs_the_uniform_sampler_and_a_share():
         ring(4, 2, sampler=Prioritized())
     with pytest.raises(ConfigError, match="^still must be in"):
         ring(4, 2, still=0.0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_restored_with_the_start_of_an_episode_overwritten_it_goes_on_to_the_bit(seed):
+    """A running episode has left the goal of a start that only the original has seen."""
+    steps = walk(seed, 60, 2)
+    original, restored = ring(8, 2), ring(8, 2)
+    for step in steps[: 20 + seed]:
+        original.add(*step)
+    restored.load_state_dict(original.state_dict())
+    for step in steps[20 + seed :]:
+        for buffer in (original, restored):
+            buffer.add(*step)
+        weights = [
+            buffer.sampler.state_dict(buffer.index_by_time()) for buffer in (original, restored)
+        ]
+        assert torch.equal(*(each["weights"] for each in weights))

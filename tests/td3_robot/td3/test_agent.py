@@ -210,12 +210,13 @@ def test_target_noise_is_fresh_for_every_sample_joint_and_update():
     assert len(seen) == 2 and actions.unique().numel() > 0.95 * actions.numel()
 
 
-@pytest.mark.parametrize("part", ["reward", "done"])
+@pytest.mark.parametrize("part", ["reward", "done", "discount", "weight"])
 def test_a_row_where_a_column_belongs_is_refused_before_anything_changes(part):
     """torch would spread (B,) over (B, B) and learn from the wrong targets without a word."""
     agent, batch = TD3(3, 2, hidden=(16,)), batch_of(8)
+    batch = batch._replace(discount=torch.ones(8, 1), weight=torch.ones(8, 1))
     before = snapshot(agent, *NETWORKS)
-    with pytest.raises(ValueError, match=r"reward and done must be .*8, 1"):
+    with pytest.raises(ValueError, match=rf"{part} must be \(8, 1\), got \(8,\)"):
         agent.update(batch._replace(**{part: getattr(batch, part)[:, 0]}))
     assert same(before, snapshot(agent, *NETWORKS)) and agent.gradient_steps == 0
 
