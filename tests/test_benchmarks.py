@@ -146,8 +146,15 @@ def test_a_hash_is_of_the_values_not_of_the_comments(monkeypatch, tmp_path):
     assert hash_inputs("track") == kinematic and hash_inputs("track", mujoco=True) != mujoco
 
 
-def test_the_readme_has_the_figures_of_today(monkeypatch):
+def test_pages_have_the_tables_of_today(monkeypatch, tmp_path):
     """Where this fails: `make results`."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     figures = __import__("figures")
-    assert figures.fill_readme(figures.README.read_text()) == figures.README.read_text()
+    figures.require_filled()
+    other = tmp_path / "page.md"
+    other.write_text("# A\n\n<!-- table of what ships -->\n| a |\n<!-- end -->\n\nAnd more.\n")
+    monkeypatch.setattr(figures, "PAGES", (other,))
+    with pytest.raises(figures.StaleFigure, match="page.md has a table of other rows"):
+        figures.require_filled()
+    filled = figures.fill_page(other.read_text())
+    assert filled.count("`reach_pose`") == 1 and filled.endswith("<!-- end -->\n\nAnd more.\n")

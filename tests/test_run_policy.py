@@ -90,8 +90,18 @@ def test_the_exit_code_says_whether_the_goal_was_reached(
 def test_an_arm_that_has_left_its_goal_is_given_less_time_not_more():
     arrival = Arrival(np.array([0.5, 0.1, 0.5]), 0.02, 0.0, False, 0.0, (1.0, 17.0))
     assert (
-        suggest_time(arrival, 25.0, 0.1) == "it was within that from 1.0 to 17.0 s: --seconds 9.0"
+        suggest_time(arrival, 25.0, 0.1, 2.0)
+        == "it was within that from 1.0 to 17.0 s: --seconds 9.0"
     )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "needed", "flag"), [(2.0, 5.0, "8"), (10.0, 5.0, "20"), (0.0, 0.0, "10")]
+)
+def test_an_arm_short_of_its_goal_is_given_more_time_than_the_motion_takes(seconds, needed, flag):
+    arrival = Arrival(np.array([0.5, 0.1, 0.5]), 0.3, 0.0, False, 0.0, None)
+    words = suggest_time(arrival, seconds, 1.0, needed)
+    assert words == f"it may need more time: --seconds {flag}"
 
 
 def test_enter_is_the_emergency_stop(runs):

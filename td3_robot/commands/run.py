@@ -149,14 +149,14 @@ def main(argv: list[str]) -> int:
             kept = with_limits(policy.robot, asked.limits)
             kept.limits.narrow(asked.speed)  # a speed that cannot be is refused before it divides
             around = load_obstacles(asked)
-            check_goal(policy, kept, scene["goal"], around, asked.speed, asked.seconds)
+            needed = check_goal(policy, kept, scene["goal"], around, asked.speed, asked.seconds)
         reason, arrival = drive(policy, path, asked, scene)
     except DeployError as error:
         raise ConfigError(str(error)) from None
     if arrival is not None:
         say(describe_arrival(arrival, policy))
         if reason == TIME_UP and not arrival.reached:
-            say(suggest_time(arrival, asked.seconds, asked.speed))
+            say(suggest_time(arrival, asked.seconds, asked.speed, needed))
     say(f"the arm is at rest: {reason}")
     if reason == TIME_UP:
         return 0 if arrival is None or arrival.reached else NOT_REACHED
@@ -261,10 +261,10 @@ def drive(
                 raise
         pressed = emergency_stop()
         latency = min(arm.latency, LONGEST) if asked.latency is None else asked.latency
-        ahead = f", seen {1e3 * latency:.0f} ms ahead" if latency else ""
+        assumed = f", assuming {1e3 * latency:.0f} ms of latency" if latency else ""
         say(
             f"{policy.robot.name} moves at {asked.speed:.0%} of its speed for {asked.seconds:g} s"
-            f"{ahead}; Enter or Ctrl-C stops it"
+            f"{assumed}; Enter or Ctrl-C stops it"
         )
         how = {
             "latency": latency,
