@@ -27,7 +27,7 @@ PARTS = (  # what it is, and whose functions do it
     ("collecting: the rest", "td3_robot.data.collector", "Collector", ("collect",)),
     ("drawing batches", "td3_robot.data.collector", "Collector", ("sample",)),
     ("updating", "td3_robot.td3.agent", "TD3", ("update", "scale_learning_rates")),
-    ("evaluating", "td3_robot.training.periodic_evaluation", "PeriodicEvaluation", ("scores",)),
+    ("evaluating", "td3_robot.training.periodic_evaluation", "PeriodicEvaluation", ("evaluate",)),
     ("saving", "td3_robot.checkpoint", None, ("write",)),
     ("CSV", "td3_robot.loggers.csv", "CsvLog", ("log",)),
     ("TensorBoard", "td3_robot.loggers.tensorboard", "TensorBoardLog", ("__init__", "log")),
