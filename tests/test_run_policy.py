@@ -17,7 +17,7 @@ import pytest
 import envs
 from benchmarks import faults
 from td3_robot.commands.goal import suggest_time
-from td3_robot.commands.run import NOT_REACHED, find_policy, with_limits
+from td3_robot.commands.run import NOT_REACHED, find_policy, replace_limits
 from td3_robot.deploy import Policy
 from td3_robot.deploy.robot.limits import FR3
 from td3_robot.deploy.runtime.arrival import Arrival
@@ -152,10 +152,10 @@ def test_one_line_for_what_cannot_be(path, flags, message):
 
 def test_another_arm_of_the_same_shape_is_kept_in_its_own_limits(path):
     robot = Policy.load(path).robot
-    kept = with_limits(robot, "fr3")
+    kept = replace_limits(robot, "fr3")
     assert kept.limits is FR3 and kept.joints[6] == "fr3_joint7"  # as its own messages have them
     assert dataclasses.replace(kept, limits=robot.limits, joints=robot.joints) == robot
-    assert with_limits(robot, None) is robot
+    assert replace_limits(robot, None) is robot
 
 
 def test_a_goal_of_another_shape_is_refused(path):

@@ -30,7 +30,7 @@ from td3_robot.deploy.policy import CLOCK, FILE
 from td3_robot.deploy.robot.obstacles import KINDS
 from td3_robot.deploy.runtime.arrival import Arrival, RecordedArm
 from td3_robot.deploy.runtime.control_loop import Log, run_control_loop, wait_for_calm_start
-from td3_robot.deploy.runtime.emergency_stop import emergency_stop, interrupt_on_signals
+from td3_robot.deploy.runtime.emergency_stop import interrupt_on_signals, make_stop_poll
 from td3_robot.deploy.runtime.latency_compensation import LONGEST
 from td3_robot.deploy.runtime.policy_worker import TERMINAL, PolicyProcess
 from td3_robot.errors import ConfigError, not_none, unknown
@@ -146,7 +146,7 @@ def main(argv: list[str]) -> int:
         with stage("loading the policy"):
             policy = Policy.load(path)
             scene = build_scene(policy, asked)
-            kept = with_limits(policy.robot, asked.limits)
+            kept = replace_limits(policy.robot, asked.limits)
             kept.limits.narrow(asked.speed)  # a speed that cannot be is refused before it divides
             around = load_obstacles(asked)
             needed = check_goal(policy, kept, scene["goal"], around, asked.speed, asked.seconds)
@@ -219,8 +219,8 @@ def load_obstacles(asked: Arguments) -> Obstacles:
     return Obstacles(ground=asked.ground)
 
 
-def with_limits(robot: Robot, name: str | None) -> Robot:
-    """The policy's robot with the limits of another one's joints, and their names.
+def replace_limits(robot: Robot, name: str | None) -> Robot:
+    """Replace the limits of a robot's joints, and their names, by those of another one.
 
     Raises:
         DeployError: there is no such robot, or it has another number of joints.
@@ -243,7 +243,7 @@ def drive(
     Returns:
         Why it ended, in words, and where the arm came to rest; None if nothing was sent.
     """
-    kept = with_limits(policy.robot, asked.limits)
+    kept = replace_limits(policy.robot, asked.limits)
     with contextlib.ExitStack() as cleanup:
         interrupt_on_signals()
         log = Log(asked.log, kept.joints)  # first: if none can be written nothing should move
@@ -259,7 +259,7 @@ def drive(
                 with contextlib.suppress(DeployError):  # what went wrong first is what counts
                     arm.stop()  # gives it back to whoever moves it next
                 raise
-        pressed = emergency_stop()
+        pressed = make_stop_poll()
         latency = min(arm.latency, LONGEST) if asked.latency is None else asked.latency
         assumed = f", assuming {1e3 * latency:.0f} ms of latency" if latency else ""
         say(

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from td3_robot.deploy.errors import DeployError
+from td3_robot.deploy.legacy import keep_old_names
 from td3_robot.deploy.planning import make_planner
 from td3_robot.deploy.robot.description import Robot
 from td3_robot.deploy.robot.obstacles import KINDS, VELOCITIES, move_obstacles
@@ -24,6 +25,7 @@ ARM = ("q", "qd", "gripper")  # inputs that are no part of a scene
 CLOCK = "clock"  # input of policies that go by the time since they began
 
 
+@keep_old_names(sent="record_command")
 class Policy:
     """A policy and its robot; make one with `Policy.load`.
 
@@ -36,8 +38,8 @@ class Policy:
             task commands none.
         latency: from sending a velocity to a state that shows its effect [s]. Where it is not 0,
             calls predict the state that their answer will meet: they take their answers for what
-            the arm is sent, at `rate`. Give `at` where calls are late or left out, call `sent`
-            where something else is sent, and `reset` before a motion.
+            the arm is sent, at `rate`. Give `at` where calls are late or left out, call
+            `record_command` where something else is sent, and `reset` before a motion.
     """
 
     def __init__(self, session, metadata: dict):
@@ -149,7 +151,7 @@ class Policy:
             return self._command(*state)
         self._now = self._now + 1.0 / self.rate if at is None else float(at)
         command = self._command(*self._predict(*state))
-        self.sent(command, self.opening)
+        self.record_command(command, self.opening)
         return command
 
     def _read_clock(self, at: float | None) -> float:
@@ -161,7 +163,7 @@ class Policy:
             self._began = float(at)
         return float(at) - self._began
 
-    def sent(self, qd, opening: float | None = None) -> None:
+    def record_command(self, qd, opening: float | None = None) -> None:
         """Record what the arm was sent instead of the latest answer: slower, filtered, or zero.
 
         Args:
@@ -173,7 +175,7 @@ class Policy:
         command = np.asarray(qd, float)
         if self._moves_gripper and opening is not None:
             command = np.append(command, opening)
-        self._compensator.sent(command, self._now)
+        self._compensator.record_command(command, self._now)
 
     def observe(self, q, qd, gripper, **scene) -> np.ndarray:
         """Return the policy's observation (o_dim,); arguments as for a call."""
@@ -236,7 +238,7 @@ class Policy:
                 size = " x ".join(map(str, shapes[name]))
                 raise DeployError(f"{name} must be {size} finite numbers, got {value.tolist()}")
         if "goal" in given and given["goal"].size == POSE:
-            given["goal"] = _pose(given["goal"])
+            given["goal"] = _normalize_pose(given["goal"])
         driver = 0.0 if gripper is None else float(gripper)
         if not np.isfinite(driver):
             raise DeployError(f"gripper must be finite, got {driver}")
@@ -301,8 +303,8 @@ def _start_session(model: bytes):
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-def _pose(goal: np.ndarray) -> np.ndarray:
-    """A position [m] and a unit quaternion, wxyz, of one that is nearly one."""
+def _normalize_pose(goal: np.ndarray) -> np.ndarray:
+    """Return a position [m] and a unit quaternion, wxyz, from one that is nearly one."""
     length = np.linalg.norm(goal[3:])
     if abs(length - 1.0) > NEARLY:
         raise DeployError(
