@@ -32,6 +32,17 @@ def close_freely(q: np.ndarray, gripper: float, q_after: np.ndarray, after: floa
     return after
 
 
+def check_latency(seconds: float) -> float:
+    """Check a latency [s], and return it.
+
+    Raises:
+        DeployError: it is not from 0 to `LONGEST`.
+    """
+    if not 0.0 <= seconds <= LONGEST:
+        raise DeployError(f"latency must be from 0 to {LONGEST:g} s, got {seconds:g}")
+    return float(seconds)
+
+
 @keep_old_names(sent="record_command")
 class LatencyCompensator:
     """A predictor for one motion, from the commands that are sent.
@@ -49,10 +60,8 @@ class LatencyCompensator:
     """
 
     def __init__(self, robot: Robot, latency: float, rate: float):
-        if not 0.0 <= latency <= LONGEST:
-            raise DeployError(f"latency must be from 0 to {LONGEST:g} s, got {latency:g}")
         self.robot = robot
-        self.latency = float(latency)
+        self.latency = check_latency(latency)
         self.rate = rate
         self.memory = self.latency + KEPT
         self.reset()

@@ -209,6 +209,7 @@ def success(policy, env, latency):
     env.reset(11)
     each = [copy.copy(policy) for _ in range(env.num_envs)]
     for one in each:
+        one.reset()
         one.latency = latency
     for _ in range(env.task.horizon):
         state = env.arrived.state
@@ -226,6 +227,7 @@ def test_an_exported_policy_reaches_as_often_as_without_a_delay(policy, arms):
 
 def test_a_policy_takes_its_answers_for_sent_unless_it_is_told_otherwise(policy):
     late, asked = copy.copy(policy), (PANDA.home, np.zeros(7), 0.04, np.array([0.5, 0.2, 0.4]))
+    late.reset()
     late.latency, prompt = 0.1, policy(*asked)
     for _ in range(3):  # nothing is sent, so that nothing will have changed
         assert np.array_equal(late(*asked), prompt)
@@ -234,6 +236,30 @@ def test_a_policy_takes_its_answers_for_sent_unless_it_is_told_otherwise(policy)
     assert np.abs(late(*asked) - prompt).max() > 0.01
     late.reset()
     assert np.array_equal(late(*asked), prompt)
+
+
+@pytest.mark.parametrize("first", [0.0, 0.02, 0.1])
+def test_a_latency_set_in_mid_motion_forgets_no_command(policy, first):
+    """The next answer is that of a policy that assumed this latency from the beginning and was sent
+    the same, whatever was assumed before.
+    """
+    at_first, later = copy.copy(policy), copy.copy(policy)
+    at_first.reset()
+    later.reset()
+    at_first.latency, later.latency = 0.08, first
+    q, goal = PANDA.home, np.array([0.5, 0.2, 0.4])
+    for _ in range(6):
+        command = later(q, np.zeros(7), 0.04, goal)
+        at_first(q, np.zeros(7), 0.04, goal)
+        at_first.record_command(command)
+    later.latency = 0.08
+    expected = at_first(q, np.zeros(7), 0.04, goal)
+    assert np.array_equal(later(q, np.zeros(7), 0.04, goal), expected)
+    at_first.reset()
+    assert not np.array_equal(at_first(q, np.zeros(7), 0.04, goal), expected)
+    with pytest.raises(DeployError, match="from 0 to 0.5"):
+        later.latency = 0.6
+    assert later.latency == 0.08
 
 
 def test_the_old_name_of_record_command_still_records(policy):
