@@ -89,7 +89,7 @@ def hash_inputs(task: str, run: str | None = None, mujoco: bool = False) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def hash_of_shipped(row: dict[str, str]) -> str:
+def hash_shipped(row: dict[str, str]) -> str:
     """Return today's hash for a row that measures a shipped run in the kinematic engine."""
     return hash_inputs(row["task"], RUNS[row["task"]])
 
@@ -99,16 +99,16 @@ def hash_in_mujoco(row: dict[str, str]) -> str:
     return hash_inputs(row["task"], RUNS[row["task"]], mujoco=True)
 
 
-def hash_of_training(row: dict[str, str]) -> str:
+def hash_training(row: dict[str, str]) -> str:
     """Return today's hash for a row that measures another training in the MuJoCo engine."""
     return hash_inputs(row["task"], mujoco=True)
 
 
 # The files that pages use -> today's hash of one of their rows. Notes name the commit instead.
 HASHES: dict[str, Callable[[dict[str, str]], str]] = {
-    "guard": hash_of_shipped,
+    "guard": hash_shipped,
     "laboratory": hash_in_mujoco,
-    "laboratory_seeds": hash_of_training,
+    "laboratory_seeds": hash_training,
 }
 
 
@@ -122,7 +122,7 @@ def list_stale() -> list[str]:
     return [
         f"{file}.csv: {', '.join(list(row.values())[:3])} (commit {row.get('commit') or 'unknown'})"
         for file in HASHES
-        for row in rows.stored(RESULTS / f"{file}.csv")
+        for row in rows.read_rows(RESULTS / f"{file}.csv")
         if is_stale(file, row)
     ]
 
@@ -135,7 +135,7 @@ def find_row(file: str, **where: object) -> dict[str, str]:
     """
     found = [
         row
-        for row in rows.stored(RESULTS / f"{file}.csv")
+        for row in rows.read_rows(RESULTS / f"{file}.csv")
         if all(row[name] == str(value) for name, value in where.items())
     ]
     if len(found) != 1:
@@ -215,7 +215,7 @@ def make_shipped_table() -> str:
 def make_seeds_table() -> str:
     """Return the table of success under `lab` by the seed of the training; 0 is what ships."""
     lines = ["| task | seed 0 | seed 1 | seed 2 |", "| --- | --- | --- | --- |"]
-    measured = [row for row in rows.stored(SEEDS) if row["world"] == "lab"]
+    measured = [row for row in rows.read_rows(SEEDS) if row["world"] == "lab"]
     trained = [(row["task"], row["train_seed"]) for row in measured]
     for task in RUNS:
         cells = [figure("laboratory", "policy", task=task, world="lab")]
@@ -256,7 +256,7 @@ def make_mjcf_table() -> str:
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     columns = [f"{world}_{who}" for world in ("kinematic", "mujoco") for who in WHO]
-    for row in rows.stored(RESULTS / "mjcf_arms.csv"):
+    for row in rows.read_rows(RESULTS / "mjcf_arms.csv"):
         cells = [format_cell(name, row[name], int(row["episodes"])) for name in columns]
         cells.append(format_cell("train_s", row["training_cpu_s"], 1))
         lines.append(f"| `{row['arm']}` | `{row['task']}` | {' | '.join(cells)} |")
@@ -269,7 +269,7 @@ def make_gpu_table() -> str:
         "| training | library | updates | env steps/s | updates/s | 99% after |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
-    for row in rows.stored(RESULTS / "gpu.csv"):
+    for row in rows.read_rows(RESULTS / "gpu.csv"):
         speeds = [f"{float(row[name]):,.0f}" for name in ("env_steps_per_s", "updates_per_s")]
         solved = f"{float(row['solved_s']):.0f} s" if row["solved_s"] else "–"
         cells = [f"`{row['name']}`", row["library"], row["updates"], *speeds, solved]
@@ -296,7 +296,7 @@ def make_readme_training() -> str:
     summary = json.loads((folder / "summary.json").read_text())
     lines = ["```text", "panda learns reach (seed 0) in checkpoints/run2"]
     lines.append(" env steps  updates  success   return  seconds")
-    for row in rows.stored(folder / "metrics.csv")[:4]:
+    for row in rows.read_rows(folder / "metrics.csv")[:4]:
         success = f"{100 * float(row['success_rate']):.1f}%"
         lines.append(
             f"{int(row['env_steps']):10,} {int(row['gradient_steps']):8,} {success:>8}"

@@ -169,7 +169,7 @@ def test_a_goal_of_another_shape_is_refused(path):
 )
 def test_whatever_goes_wrong_the_arm_comes_to_rest_within_its_limits(path, fault):
     """One run a fault; `python benchmarks/faults.py` makes thousands."""
-    outcome = faults.one(str(path), Policy.load(path), envs.make_robot("panda"), fault, seed=1)
+    outcome = faults.run_once(str(path), Policy.load(path), envs.make_robot("panda"), fault, seed=1)
     assert outcome.wrong == "" and outcome.rest <= faults.REST, outcome
     if fault == "policy stopped":
         assert "command" in outcome.line or "held up" in outcome.line
