@@ -119,7 +119,7 @@ chromium:
 results: setup-test
 	$(BIN)/python benchmarks/laboratory.py --stale
 	$(BIN)/python benchmarks/guard.py --stale
-	$(BIN)/python benchmarks/figures.py --readme
+	$(BIN)/python benchmarks/figures.py --write
 	$(BIN)/python benchmarks/figures.py
 
 # The documentation site, docs/_build/html/index.html: warnings are errors, the notebook runs, the API is from the

@@ -33,7 +33,7 @@ VARIANTS = {
 LAST = 3  # evaluations that make the score
 
 
-def outcome(variant: str, seed: int, flags: list[str]) -> dict[str, float]:
+def train_once(variant: str, seed: int, flags: list[str]) -> dict[str, float]:
     """Train once; return the mean of each metric over the last evaluations."""
     chosen = (
         ["--config", str(ROOT / f"configs/{VARIANTS[variant]}.yaml")] if VARIANTS[variant] else []
@@ -53,7 +53,7 @@ def main(argv: list[str]) -> None:
     arguments, flags = parser.parse_known_args()
     print("| variant | score | Q1 |\n| --- | --- | --- |")
     for variant in arguments.variants:
-        runs = [outcome(variant, seed, flags) for seed in range(arguments.seeds)]
+        runs = [train_once(variant, seed, flags) for seed in range(arguments.seeds)]
         score = "success_rate" if "success_rate" in runs[0] else "episode_return"
         cells = []
         for name in (score, "Q1"):

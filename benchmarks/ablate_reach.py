@@ -34,7 +34,7 @@ VARIANTS = {
 }
 
 
-def curve(flags: list[str], folder: Path) -> list[dict[str, float]]:
+def train_once(flags: list[str], folder: Path) -> list[dict[str, float]]:
     """Train once; return the rows of its metrics.csv."""
     run_script("train.py", "--robot", "panda", "--run", "run", *flags, folder=folder)
     return read_metrics(folder / "checkpoints" / "run")
@@ -56,7 +56,7 @@ def main(argv: list[str]) -> None:
         curves = []
         for seed in seeds:
             with tempfile.TemporaryDirectory() as scratch:
-                curves.append(curve([*flags.split(), "--seed", str(seed)], Path(scratch)))
+                curves.append(train_once([*flags.split(), "--seed", str(seed)], Path(scratch)))
         cells = []
         for mark in marks:
             rates = [

@@ -93,7 +93,7 @@ class Probes:
         if (answer := self._answer(name)) != "ready":
             raise RuntimeError(answer)
 
-    def seconds(self, count: int) -> float:
+    def time_repetitions(self, count: int) -> float:
         """Return the seconds of so many repetitions."""
         return float(self._answer(str(count)))
 
@@ -107,14 +107,14 @@ class Probes:
         self._process.communicate()
 
 
-def cold_start(tree: Path, turn: int) -> float:
+def time_cold_start(tree: Path, turn: int) -> float:
     """Return the seconds of a training of one step, from process start to end."""
     began = time.perf_counter()
     _train(tree, turn, "--steps", "64", "--evaluation.episodes", "1")
     return time.perf_counter() - began
 
 
-def time_to_99(tree: Path, turn: int) -> float:
+def time_until_99(tree: Path, turn: int) -> float:
     """Return the seconds from process start to the first evaluation at 99%, or infinity."""
     return _train(tree, turn).get("solved_at_s") or float("inf")
 
@@ -128,12 +128,12 @@ def _train(tree: Path, seed: int, *flags: str) -> dict:
 
 
 COMMANDS: dict[str, Callable[[Path, int], float]] = {
-    "cold start": cold_start,
-    "time to 99%": time_to_99,
+    "cold start": time_cold_start,
+    "time to 99%": time_until_99,
 }
 
 
-def rates_of_probes(part: Part, probes_of: dict[str, Probes], turns: int) -> dict[str, list[float]]:
+def measure_rates(part: Part, probes_of: dict[str, Probes], turns: int) -> dict[str, list[float]]:
     """Return the units a second of each turn, by tree."""
     workers = {}
     for name, worker in probes_of.items():
@@ -142,9 +142,11 @@ def rates_of_probes(part: Part, probes_of: dict[str, Probes], turns: int) -> dic
             workers[name] = worker
         except RuntimeError as error:
             print(f"{part.name}: nothing of {name}: {error}", file=sys.stderr)
-    counts = {name: max(1, round(TURN_S / worker.seconds(1))) for name, worker in workers.items()}
     counts = {
-        name: max(1, round(TURN_S * count / workers[name].seconds(count)))
+        name: max(1, round(TURN_S / worker.time_repetitions(1))) for name, worker in workers.items()
+    }
+    counts = {
+        name: max(1, round(TURN_S * count / workers[name].time_repetitions(count)))
         for name, count in counts.items()
     }
     rates: dict[str, list[float]] = {name: [] for name in workers}
@@ -152,11 +154,13 @@ def rates_of_probes(part: Part, probes_of: dict[str, Probes], turns: int) -> dic
         for name in list(workers)[
             :: 1 if turn % 2 else -1
         ]:  # whoever is first in one turn is last in the next
-            rates[name].append(part.each * counts[name] / workers[name].seconds(counts[name]))
+            rates[name].append(
+                part.each * counts[name] / workers[name].time_repetitions(counts[name])
+            )
     return rates
 
 
-def measured(
+def measure_part(
     part: Part, trees: dict[str, Path], probes_of: dict[str, Probes], turns: int
 ) -> list[dict]:
     """Return a row for each of the other trees, or one if there are none."""
@@ -168,7 +172,7 @@ def measured(
                 values[name].append(work(tree, turn))
     else:
         known = {name: probe for name, probe in probes_of.items() if name != SB3 or part.sb3}
-        values = rates_of_probes(part, known, turns)
+        values = measure_rates(part, known, turns)
     here = values.pop("here")
     middle, load = statistics.median, round(os.getloadavg()[0], 1)
     base = {
@@ -189,7 +193,7 @@ def measured(
     return rows or [base]
 
 
-def unpacked(commit: str, folder: Path) -> Path:
+def unpack_commit(commit: str, folder: Path) -> Path:
     """Unpack the files of a commit of this repository into a folder."""
     done = subprocess.run(["git", "-C", str(ROOT), "archive", commit], capture_output=True)
     if done.returncode:
@@ -199,7 +203,7 @@ def unpacked(commit: str, folder: Path) -> Path:
     return folder
 
 
-def machine() -> str:
+def describe_machine() -> str:
     """Describe the machine."""
     import torch
 
@@ -213,7 +217,7 @@ def machine() -> str:
     return f"{os.cpu_count()} cores of {processor}, {system}, one thread"
 
 
-def shown(row: dict) -> str:
+def format_row(row: dict) -> str:
     """Format a row for the terminal."""
     line = f"{row['part']:24}{row['here']:>14,.4g} {row['unit']:10}"
     if "other" in row:
@@ -244,19 +248,19 @@ def main(argv: list[str]) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         trees = {"here": ROOT}
         if options.against:
-            trees[options.against] = unpacked(options.against, Path(scratch))
+            trees[options.against] = unpack_commit(options.against, Path(scratch))
         parts = [part for part in PARTS if part.name in options.only]
         probed = trees | ({SB3: ROOT} if any(part.sb3 for part in parts) else {})
         probes_of = {
             name: Probes(tree) for name, tree in probed.items() if any(part.each for part in parts)
         }
         for part in parts:
-            for row in measured(part, trees, probes_of, options.turns or part.turns):
+            for row in measure_part(part, trees, probes_of, options.turns or part.turns):
                 rows.append(row)
-                print(shown(row), flush=True)
+                print(format_row(row), flush=True)
         for probe in probes_of.values():
             probe.close()
-    print(machine())
+    print(describe_machine())
     if options.only == [part.name for part in PARTS]:
         write(rows)
     return int(any(map(is_slower, rows)))
@@ -280,7 +284,7 @@ def write(rows: list[dict]) -> None:
         writer = csv.DictWriter(file, columns)
         writer.writeheader()
         writer.writerows(rows)
-    benchmark_pages.write_speed(rows, machine())
+    benchmark_pages.write_speed(rows, describe_machine())
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def read(path: Path) -> list[dict[str, float]]:
     ]
 
 
-def learning_runs() -> dict[str, dict[str, Runs]]:
+def read_learning_runs() -> dict[str, dict[str, Runs]]:
     """Return environment -> library -> runs, of all CSV files."""
     found: dict[str, dict[str, Runs]] = {}
     for path in sorted(RESULTS.glob("*/*-seed*.csv")):
@@ -54,26 +54,26 @@ def write_learning(marks: list[int], goal_marks: list[int]) -> None:
         marks: env steps of the table of returns.
         goal_marks: those of the table of success rates, which few steps decide.
     """
-    found = learning_runs()
+    found = read_learning_runs()
     if not found:
         raise SystemExit(f"there are no CSV files in {RESULTS}/*/ to make a table of")
-    goals = [env for env, libraries in found.items() if _knows_success(libraries)]
+    goals = [env for env, libraries in found.items() if _has_success(libraries)]
     returns = {env: libraries for env, libraries in found.items() if env not in goals}
-    text = _table(returns, marks, "episode_return", "{:,.0f}".format)
+    text = _format_table(returns, marks, "episode_return", "{:,.0f}".format)
     if goals:
         text += "\nSuccess rate, where the environment defines success:\n\n"
-        text += _table(
+        text += _format_table(
             {env: found[env] for env in goals}, goal_marks, "success_rate", "{:.0%}".format
         )
     replace_section("learning", text)
     plot(found, goals)
 
 
-def _knows_success(libraries: dict[str, Runs]) -> bool:
+def _has_success(libraries: dict[str, Runs]) -> bool:
     return any("success_rate" in rows[-1] for runs in libraries.values() for rows in runs.values())
 
 
-def _table(
+def _format_table(
     found: dict[str, dict[str, Runs]], marks: list[int], column: str, shown: Callable[[float], str]
 ) -> str:
     lines = [
@@ -82,13 +82,13 @@ def _table(
     lines.append("| --- " * (2 + len(marks)) + "|")
     for env, libraries in found.items():
         for library in sorted(libraries, key=list(NAMES).index):
-            cells = [_cell(libraries[library], mark, column, shown) for mark in marks]
+            cells = [_format_cell(libraries[library], mark, column, shown) for mark in marks]
             if any(cells):
                 lines.append(f"| {env} | {NAMES[library]} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
-def _cell(runs: Runs, mark: int, column: str, shown: Callable[[float], str]) -> str:
+def _format_cell(runs: Runs, mark: int, column: str, shown: Callable[[float], str]) -> str:
     """Format mean, standard deviation, range and seeds of the runs evaluated at `mark`."""
     at = {
         seed: row[column] for seed, rows in runs.items() for row in rows if row["env_steps"] == mark
@@ -116,7 +116,7 @@ def plot(found: dict[str, dict[str, Runs]], goals: list[str]) -> None:
         column = "success_rate" if env in goals else "episode_return"
         for library, color in zip(NAMES, COLORS, strict=True):
             if library in libraries:
-                _curve(axis, libraries[library], column, NAMES[library], color)
+                _draw_curve(axis, libraries[library], column, NAMES[library], color)
         axis.set(title=env, xlabel="thousand env steps", ylabel=column.replace("_", " "))
         if env in goals:
             axis.set_ylim(0, 1.05)
@@ -125,7 +125,7 @@ def plot(found: dict[str, dict[str, Runs]], goals: list[str]) -> None:
     figure.savefig(PLOT, dpi=110)
 
 
-def _curve(axis, runs: Runs, column: str, name: str, color: str) -> None:
+def _draw_curve(axis, runs: Runs, column: str, name: str, color: str) -> None:
     """Draw mean and band as far as all seeds went, then thin lines."""
     curves = [
         {row["env_steps"]: row[column] for row in rows if column in row} for rows in runs.values()
@@ -170,21 +170,22 @@ def write_speed(rows: list[dict], machine: str) -> None:
         ratio = ""
         if "other" in row:
             ratio = f"**{row['ratio']:.2f}** ({row['low']:.2f} to {row['high']:.2f})"
-            ratio += f" {row['other']}, {_figure(row, 'theirs')}"
-        lines.append(
-            f"| {row['part']} | {_figure(row, 'here')} | {ratio} | {row['turns']} | {row['load']} |"
-        )
+            ratio += f" {row['other']}, {_format_figure(row, 'theirs')}"
+        here = _format_figure(row, "here")
+        lines.append(f"| {row['part']} | {here} | {ratio} | {row['turns']} | {row['load']} |")
     replace_section("bench", "\n".join(lines) + "\n", PERFORMANCE)
-    replace_section("roofline", _roofline({row["part"]: row["here"] for row in rows}), PERFORMANCE)
+    replace_section(
+        "roofline", _format_roofline({row["part"]: row["here"] for row in rows}), PERFORMANCE
+    )
     _plot_speed([row for row in rows if "other" in row])
 
 
-def _figure(row: dict, column: str) -> str:
+def _format_figure(row: dict, column: str) -> str:
     value = row[column]
     return f"{value:,.1f} {row['unit']}" if value < 100 else f"{value:,.0f} {row['unit']}"
 
 
-def gflop_of_update(width: int, o_dim: int, a_dim: int, batch: int) -> float:
+def compute_update_gflop(width: int, o_dim: int, a_dim: int, batch: int) -> float:
     """Return the GFLOP of the matrix products of a mean update, with two layers.
 
     Every second update has the actor's part, too.
@@ -201,12 +202,12 @@ def gflop_of_update(width: int, o_dim: int, a_dim: int, batch: int) -> float:
     return 2 * batch * (critics + actor / 2) / 1e9
 
 
-def _roofline(here: dict[str, float]) -> str:
+def _format_roofline(here: dict[str, float]) -> str:
     """Compare updates with the time of their matrix products alone."""
     lines = ["| | GFLOP | updates/s | GFLOP/s | of a large product's |", "| --- " * 5 + "|"]
     for width in (128, 256):
         each, rate = (
-            gflop_of_update(width, probes.O_DIM, probes.A_DIM, probes.BATCH),
+            compute_update_gflop(width, probes.O_DIM, probes.A_DIM, probes.BATCH),
             here[f"update 2x{width}"],
         )
         share = each * rate / here["product"]

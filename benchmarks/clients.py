@@ -90,7 +90,7 @@ class Bench:
             raise SystemExit(f"{self.arm}: {printed}")
         return float(distance[1]) * (1.0 if distance[2] == "mm" else 1e3), float(latency[1])
 
-    def rest_after(self, fault: str) -> float:
+    def measure_rest(self, fault: str) -> float:
         """Return the seconds from a fault in the middle of a motion until the arm rests."""
         process = self.start(GOALS[self.robot][0], 0.1, SECONDS)
         time.sleep(MOVING)
@@ -131,7 +131,7 @@ def measure(arm: str, policy: Path, speeds: Sequence[float]) -> list[rows.Row]:
             made.append(row)
         for fault in COLUMNS[5:]:
             with Bench(arm, policy, Path(folder)) as bench:
-                made[0][fault] = round(bench.rest_after(fault), 3)
+                made[0][fault] = round(bench.measure_rest(fault), 3)
                 print(arm, fault, made[0][fault], flush=True)
     return made
 
@@ -144,4 +144,4 @@ if __name__ == "__main__":
     asked = parser.parse_args()
     for name in asked.arms:
         given = measure(name, getattr(asked, ARMS[name][0]), (0.1, 1.0))
-        rows.store(RESULTS, COLUMNS, ("arm", "speed"), given)
+        rows.write_rows(RESULTS, COLUMNS, ("arm", "speed"), given)

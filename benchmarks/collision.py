@@ -22,7 +22,7 @@ from td3_robot.utils.console import exit_code
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 
-def rates(work: Callable[[], object], queries: int, repeats: int) -> tuple[float, float]:
+def measure_rates(work: Callable[[], object], queries: int, repeats: int) -> tuple[float, float]:
     """Return the best and median queries/s of some work, after one warm-up."""
     work()
     took = []
@@ -33,7 +33,7 @@ def rates(work: Callable[[], object], queries: int, repeats: int) -> tuple[float
     return queries / min(took), queries / statistics.median(took)
 
 
-def ours(robot, batch: int, repeats: int) -> dict[str, tuple[float, float]]:
+def measure_ours(robot, batch: int, repeats: int) -> dict[str, tuple[float, float]]:
     """Return the rates of the batched queries, with and without obstacles."""
     import torch
 
@@ -56,22 +56,22 @@ def ours(robot, batch: int, repeats: int) -> dict[str, tuple[float, float]]:
     )
     wall = torch.tensor([[[0.0, 1, 0, -0.6]]])
     return {
-        "self": rates(lambda: self_distance(model, q), batch, repeats),
-        "self, ground, 5 spheres, wall": rates(
+        "self": measure_rates(lambda: self_distance(model, q), batch, repeats),
+        "self, ground, 5 spheres, wall": measure_rates(
             lambda: clearance(model, q, Obstacles(spheres, walls=wall), 0.0), batch, repeats
         ),
-        "and 5 boxes": rates(
+        "and 5 boxes": measure_rates(
             lambda: clearance(model, q, Obstacles(spheres, boxes, wall), 0.0), batch, repeats
         ),
     }
 
 
-def through_roboticstoolbox(robot, queries: int = 200) -> tuple[float, float]:
+def measure_roboticstoolbox(robot, queries: int = 200) -> tuple[float, float]:
     """Return the rates of roboticstoolbox's own check with coal, which only says yes or no."""
     import numpy as np
 
     qs = np.random.default_rng(0).uniform(*robot.qlim, (queries, robot.n))
-    return rates(lambda: [robot.rtb.isselfcollided(q) for q in qs], queries, 3)
+    return measure_rates(lambda: [robot.rtb.isselfcollided(q) for q in qs], queries, 3)
 
 
 def main(argv: list[str]) -> None:
@@ -87,8 +87,8 @@ def main(argv: list[str]) -> None:
     require_packages("the comparison with roboticstoolbox", "coal")
     robot = make_robot(options.robot)
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    rows = ours(robot, options.batch, options.repeats)
-    rows["roboticstoolbox with coal: isselfcollided"] = through_roboticstoolbox(robot)
+    rows = measure_ours(robot, options.batch, options.repeats)
+    rows["roboticstoolbox with coal: isselfcollided"] = measure_roboticstoolbox(robot)
     print(f"{'queries/s':50} {'best':>12} {'median':>12}")
     for name, (best, median) in rows.items():
         print(f"{name:50} {best:12,.0f} {median:12,.0f}")

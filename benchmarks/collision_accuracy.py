@@ -20,7 +20,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.collision import rates  # noqa: E402
+from benchmarks.collision import measure_rates  # noqa: E402
 from envs.collision import compile_collision, self_distance  # noqa: E402
 from envs.robots import make_robot  # noqa: E402
 from envs.robots.make import shipped_robots  # noqa: E402
@@ -52,7 +52,8 @@ def measure(name: str, count: int, seed: int) -> str:
         ]
     some, theirs = q_[:4096], drivers_[:4096]
     speeds = [
-        rates(partial(self_distance, model, some, at), len(some), 50)[0] for at in (theirs, None)
+        measure_rates(partial(self_distance, model, some, at), len(some), 50)[0]
+        for at in (theirs, None)
     ]
     return "| " + " | ".join([*cells, *(f"{speed / 1e6:.2f} M" for speed in speeds)]) + " |"
 

@@ -37,7 +37,7 @@ def print_times(name: str, calls: Iterator[Callable[[], object]]) -> None:
     print(f"{name:34} median {median:4.0f} us, 99% in {late:4.0f} us", flush=True)
 
 
-def steps(policy: Policy) -> Iterator[Callable[[], object]]:
+def iter_steps(policy: Policy) -> Iterator[Callable[[], object]]:
     """Yield calls of the policy, near its test vectors."""
     chance, vectors = np.random.default_rng(0), policy.metadata["test_vectors"]
     for number in range(COUNT + WARM):
@@ -54,7 +54,7 @@ def steps(policy: Policy) -> Iterator[Callable[[], object]]:
         )
 
 
-def ticks(robot: Robot, **options) -> Iterator[Callable[[], object]]:
+def iter_ticks(robot: Robot, **options) -> Iterator[Callable[[], object]]:
     """Yield calls of the filter, with a new command every 50 ticks."""
     chance, safe = np.random.default_rng(0), SafetyFilter(robot, 1000.0, **options)
     safe.reset(robot.home)
@@ -73,9 +73,9 @@ def main(argv: list[str]) -> None:
     except DeployError as error:
         raise ConfigError(str(error)) from None
     for policy in policies:
-        print_times(f"a step of {policy.metadata['task']['name']}", steps(policy))
+        print_times(f"a step of {policy.metadata['task']['name']}", iter_steps(policy))
     for name, options in FILTERS.items():
-        print_times(f"a tick: {name}", ticks(policies[0].robot, **options))
+        print_times(f"a tick: {name}", iter_ticks(policies[0].robot, **options))
 
 
 if __name__ == "__main__":

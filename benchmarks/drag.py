@@ -130,7 +130,7 @@ def drag(tab, across: float, what: list[str]) -> list[float]:
     return times
 
 
-def parts(checkpoint: Path) -> None:
+def print_parts(checkpoint: Path) -> None:
     """Print the time of the parts of a step, the least of many."""
     agent = TD3.from_checkpoint(checkpoint)
     evaluation = Evaluation(load_run_config(checkpoint, EnvOptions)[1], 1)
@@ -165,7 +165,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--parts", action="store_true")
     arguments = parser.parse_args(argv)
     if arguments.parts:
-        parts(Path(arguments.checkpoint))
+        print_parts(Path(arguments.checkpoint))
         return
     require_packages("drawing the page", "playwright")
     what = ["heard"] if arguments.blind else ["heard", "drawn"]

@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT))
 import envs  # noqa: E402
 from envs.config.disturbance_options import DISTURBANCES  # noqa: E402
 from envs.config.env_options import NOTHING, EnvOptions  # noqa: E402
-from envs.export.controller import inputs_of  # noqa: E402
+from envs.export.controller import list_inputs  # noqa: E402
 from td3_robot import TD3  # noqa: E402
 from td3_robot.cli.arguments import load_run_config  # noqa: E402
 from td3_robot.errors import require_packages  # noqa: E402
@@ -57,7 +57,7 @@ def compare(checkpoint: Path, file: Path) -> tuple[float, float, float]:
         observation = env.step(action).observation
         action = agent.select_action(observation).clamp(-1.0, 1.0)
         for row in range(ARMS):
-            given = {name: value.numpy() for name, value in inputs_of(env, row).items()}
+            given = {name: value.numpy() for name, value in list_inputs(env, row).items()}
             start = time.perf_counter()
             command, found = session.run(
                 ["command", "observation"], {name: given[name] for name in names}

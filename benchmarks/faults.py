@@ -65,22 +65,22 @@ class Run:
     line: str
 
 
-def robot_process(robot, sock: socket.socket, faults: Faults, seed: int, count, rows) -> None:
+def run_robot(robot, sock: socket.socket, faults: Faults, seed: int, count, rows) -> None:
     """Simulate the arm; write a row of shared memory for every step."""
     from envs.export.simulated_arm import SimulatedArm
 
     table = np.frombuffer(rows).reshape(ROWS, -1)
 
-    def watched(now: float, reading: list[float]) -> None:
+    def write_row(now: float, reading: list[float]) -> None:
         row = count.value
         if row < ROWS:
             table[row] = reading[:-1]
             count.value = row + 1
 
-    serve(SimulatedArm(robot, PERIOD), sock, faults, seed, watched)
+    serve(SimulatedArm(robot, PERIOD), sock, faults, seed, write_row)
 
 
-def loop_process(path: str, policy: Policy, address, goal: np.ndarray, log: Path, results) -> None:
+def run_loop(path: str, policy: Policy, address, goal: np.ndarray, log: Path, results) -> None:
     """Run the loop of run_policy.py; report the policy's process, and why the loop ended."""
     arm = UdpArm(address, policy.robot.limits.n)
     arm.send(np.zeros(policy.robot.limits.n))
@@ -99,7 +99,7 @@ def loop_process(path: str, policy: Policy, address, goal: np.ndarray, log: Path
     mind.close()
 
 
-def one(path: str, policy: Policy, robot, fault: str, seed: int) -> Run:
+def run_once(path: str, policy: Policy, robot, fault: str, seed: int) -> Run:
     """Run once, with a fault at a random time."""
     chance = random.Random(seed)
     goal = np.array([chance.uniform(0.3, 0.6), chance.uniform(-0.3, 0.3), chance.uniform(0.2, 0.6)])
@@ -110,10 +110,10 @@ def one(path: str, policy: Policy, robot, fault: str, seed: int) -> Run:
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log.csv"
         faults = NETWORK.get(fault, Faults())
-        arm = FORK.Process(target=robot_process, args=(robot, sock, faults, seed, count, rows))
+        arm = FORK.Process(target=run_robot, args=(robot, sock, faults, seed, count, rows))
         arm.start()
         loop = FORK.Process(
-            target=loop_process, args=(path, policy, sock.getsockname(), goal, log, there)
+            target=run_loop, args=(path, policy, sock.getsockname(), goal, log, there)
         )
         loop.start()
         there.close()
@@ -128,24 +128,24 @@ def one(path: str, policy: Policy, robot, fault: str, seed: int) -> Run:
                 time.sleep(chance.uniform(0.1, 0.6 * SECONDS))
                 who, what = VICTIMS[fault]
                 hit = count.value
-                _signal({"robot": arm.pid, "policy": mind, "loop": loop.pid}[who], what)
+                _send_signal({"robot": arm.pid, "policy": mind, "loop": loop.pid}[who], what)
             alive = fault not in ("loop killed", "loop stopped")
-            line = _line(here) if alive else ""
+            line = _read_line(here) if alive else ""
             time.sleep(0.5)  # for the arm's own brakes
         finally:
             for process in (arm, loop):
                 process.kill()
                 process.join()
             if isinstance(mind, int):
-                _signal(mind, signal.SIGKILL)
+                _send_signal(mind, signal.SIGKILL)
             here.close()
             sock.close()
         steps = np.frombuffer(rows).reshape(ROWS, 2, -1)[: count.value]
-        sent = _sent(log)
-    return _judged(fault, policy, steps, sent, hit, line)
+        sent = _read_sent(log)
+    return _judge(fault, policy, steps, sent, hit, line)
 
 
-def _line(pipe) -> str:
+def _read_line(pipe) -> str:
     """Return the last line that the loop reported."""
     try:
         return pipe.recv() if pipe.poll(30.0) else ""
@@ -153,14 +153,14 @@ def _line(pipe) -> str:
         return ""
 
 
-def _signal(pid: int, number: int) -> None:
+def _send_signal(pid: int, number: int) -> None:
     try:
         os.kill(pid, number)
     except ProcessLookupError:  # it has ended by itself
         pass
 
 
-def _sent(log: Path) -> np.ndarray:
+def _read_sent(log: Path) -> np.ndarray:
     """Return the velocities (T, n) that left the filter, without a last torn line."""
     if not log.is_file():
         return np.zeros((0, 0))
@@ -170,7 +170,7 @@ def _sent(log: Path) -> np.ndarray:
     return np.array([line[1 + n : 1 + 2 * n] for line in lines[:-1]], float).reshape(-1, n)
 
 
-def _judged(
+def _judge(
     fault: str, policy: Policy, steps: np.ndarray, sent: np.ndarray, hit: int, line: str
 ) -> Run:
     limits, wrong = policy.robot.limits, []
@@ -211,15 +211,17 @@ def torture(path: str, runs: int, seed: int = 0, jobs: int = 1) -> Iterator[Run]
     faults, numbers = [*NETWORK, *VICTIMS], range(runs)
     with ProcessPoolExecutor(jobs, FORK, _GIVEN.extend, (given,)) as pool:
         yield from pool.map(
-            _one, [faults[number % len(faults)] for number in numbers], [seed + n for n in numbers]
+            _run_given,
+            [faults[number % len(faults)] for number in numbers],
+            [seed + n for n in numbers],
         )
 
 
 _GIVEN: list = []  # to a process of the pool, which cannot be sent it
 
 
-def _one(fault: str, seed: int) -> Run:
-    return one(*_GIVEN, fault, seed)
+def _run_given(fault: str, seed: int) -> Run:
+    return run_once(*_GIVEN, fault, seed)
 
 
 def main(argv: list[str]) -> int:

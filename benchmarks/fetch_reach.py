@@ -25,14 +25,14 @@ ENV_ID, FIRST_SEED, GAIN = "FetchReach-v4", 50_000, 40.0  # gain [1/m]
 Policy = Callable[[dict], np.ndarray]
 
 
-def straight(observed: dict) -> np.ndarray:
+def move_straight(observed: dict) -> np.ndarray:
     """Return the action (4,) to the goal; the gripper's is last."""
     return np.append(
         np.clip(GAIN * (observed["desired_goal"] - observed["achieved_goal"]), -1.0, 1.0), 0.0
     )
 
 
-def learnt(checkpoint: Path) -> Policy:
+def load_policy(checkpoint: Path) -> Policy:
     """Load the policy of a checkpoint."""
     agent = TD3.from_checkpoint(find(checkpoint))
     parts = ("observation", "achieved_goal", "desired_goal")
@@ -41,7 +41,7 @@ def learnt(checkpoint: Path) -> Policy:
     ).numpy()
 
 
-def returns(policy: Policy, episodes: int) -> np.ndarray:
+def measure_returns(policy: Policy, episodes: int) -> np.ndarray:
     """Return the sums of rewards (episodes,)."""
     env, found = gymnasium.make(ENV_ID), np.zeros(episodes)
     for episode in range(episodes):
@@ -63,8 +63,8 @@ def main(argv: list[str]) -> None:
 
     torch.set_num_threads(1)
     gymnasium.register_envs(gymnasium_robotics)
-    measured = {"policy": returns(learnt(options.checkpoint), options.episodes)}
-    measured["straight"] = returns(straight, options.episodes)
+    measured = {"policy": measure_returns(load_policy(options.checkpoint), options.episodes)}
+    measured["straight"] = measure_returns(move_straight, options.episodes)
     measured["difference"] = measured["policy"] - measured["straight"]
     for name, values in measured.items():
         print(

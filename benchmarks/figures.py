@@ -1,12 +1,14 @@
 """Figures of the documentation, read from benchmarks/results/*.csv.
 
     python benchmarks/figures.py            # name the stale rows; exit code 1 if there are any
-    python benchmarks/figures.py --readme   # write the table of README.md
+    python benchmarks/figures.py --write    # write the tables of README.md and of the pages
     make results                            # measure the stale rows of what ships, then both
+
+A page has a table between `<!-- table of NAME -->` and `<!-- end -->`; TABLES has the names.
 
 A row holds the commit that it was measured at and a hash of what it depends on: the preset, the
 constants of task and robot, and the checkpoint where one is shipped. A row whose hash is another
-one today is stale, and a page that uses it does not build.
+one today is stale, and the pages do not build with a table of stale rows, or of other rows.
 """
 
 import argparse
@@ -26,7 +28,7 @@ from td3_robot.utils.console import exit_code
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-README = ROOT / "README.md"
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 RUNS = {  # task -> shipped run
     "reach": "run1",
     **{
@@ -87,7 +89,7 @@ def hash_inputs(task: str, run: str | None = None, mujoco: bool = False) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def hash_of_shipped(row: dict[str, str]) -> str:
+def hash_shipped(row: dict[str, str]) -> str:
     """Return today's hash for a row that measures a shipped run in the kinematic engine."""
     return hash_inputs(row["task"], RUNS[row["task"]])
 
@@ -97,16 +99,16 @@ def hash_in_mujoco(row: dict[str, str]) -> str:
     return hash_inputs(row["task"], RUNS[row["task"]], mujoco=True)
 
 
-def hash_of_training(row: dict[str, str]) -> str:
+def hash_training(row: dict[str, str]) -> str:
     """Return today's hash for a row that measures another training in the MuJoCo engine."""
     return hash_inputs(row["task"], mujoco=True)
 
 
 # The files that pages use -> today's hash of one of their rows. Notes name the commit instead.
 HASHES: dict[str, Callable[[dict[str, str]], str]] = {
-    "guard": hash_of_shipped,
+    "guard": hash_shipped,
     "laboratory": hash_in_mujoco,
-    "laboratory_seeds": hash_of_training,
+    "laboratory_seeds": hash_training,
 }
 
 
@@ -120,7 +122,7 @@ def list_stale() -> list[str]:
     return [
         f"{file}.csv: {', '.join(list(row.values())[:3])} (commit {row.get('commit') or 'unknown'})"
         for file in HASHES
-        for row in rows.stored(RESULTS / f"{file}.csv")
+        for row in rows.read_rows(RESULTS / f"{file}.csv")
         if is_stale(file, row)
     ]
 
@@ -133,7 +135,7 @@ def find_row(file: str, **where: object) -> dict[str, str]:
     """
     found = [
         row
-        for row in rows.stored(RESULTS / f"{file}.csv")
+        for row in rows.read_rows(RESULTS / f"{file}.csv")
         if all(row[name] == str(value) for name, value in where.items())
     ]
     if len(found) != 1:
@@ -213,7 +215,7 @@ def make_shipped_table() -> str:
 def make_seeds_table() -> str:
     """Return the table of success under `lab` by the seed of the training; 0 is what ships."""
     lines = ["| task | seed 0 | seed 1 | seed 2 |", "| --- | --- | --- | --- |"]
-    measured = [row for row in rows.stored(SEEDS) if row["world"] == "lab"]
+    measured = [row for row in rows.read_rows(SEEDS) if row["world"] == "lab"]
     trained = [(row["task"], row["train_seed"]) for row in measured]
     for task in RUNS:
         cells = [figure("laboratory", "policy", task=task, world="lab")]
@@ -254,7 +256,7 @@ def make_mjcf_table() -> str:
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     columns = [f"{world}_{who}" for world in ("kinematic", "mujoco") for who in WHO]
-    for row in rows.stored(RESULTS / "mjcf_arms.csv"):
+    for row in rows.read_rows(RESULTS / "mjcf_arms.csv"):
         cells = [format_cell(name, row[name], int(row["episodes"])) for name in columns]
         cells.append(format_cell("train_s", row["training_cpu_s"], 1))
         lines.append(f"| `{row['arm']}` | `{row['task']}` | {' | '.join(cells)} |")
@@ -267,7 +269,7 @@ def make_gpu_table() -> str:
         "| training | library | updates | env steps/s | updates/s | 99% after |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
-    for row in rows.stored(RESULTS / "gpu.csv"):
+    for row in rows.read_rows(RESULTS / "gpu.csv"):
         speeds = [f"{float(row[name]):,.0f}" for name in ("env_steps_per_s", "updates_per_s")]
         solved = f"{float(row['solved_s']):.0f} s" if row["solved_s"] else "–"
         cells = [f"`{row['name']}`", row["library"], row["updates"], *speeds, solved]
@@ -294,7 +296,7 @@ def make_readme_training() -> str:
     summary = json.loads((folder / "summary.json").read_text())
     lines = ["```text", "panda learns reach (seed 0) in checkpoints/run2"]
     lines.append(" env steps  updates  success   return  seconds")
-    for row in rows.stored(folder / "metrics.csv")[:4]:
+    for row in rows.read_rows(folder / "metrics.csv")[:4]:
         success = f"{100 * float(row['success_rate']):.1f}%"
         lines.append(
             f"{int(row['env_steps']):10,} {int(row['gradient_steps']):8,} {success:>8}"
@@ -306,20 +308,78 @@ def make_readme_training() -> str:
     return "\n".join([*lines, "```"])
 
 
-def fill_readme(text: str) -> str:
-    """Return the text of README.md with today's figures, each between its two comments."""
-    for name, made in (("tasks", make_readme_table()), ("a training", make_readme_training())):
-        pattern = rf"(<!-- table of {name}[^\n]*-->\n).*?(<!-- end -->)"
-        text = re.sub(pattern, lambda m, made=made: f"{m[1]}{made}\n{m[2]}", text, flags=re.DOTALL)
-    return text
+def make_latency_table() -> str:
+    """Return the table of what it is worth to estimate the latency."""
+    worlds = ("exact", "lab", "lab, not estimated")
+    lines = [
+        "| task | exact arm | `lab`, estimated | `lab`, middle of the range assumed |",
+        "| --- | --- | --- | --- |",
+    ]
+    for task in RUNS:
+        cells = [figure("laboratory", "policy", task=task, world=world) for world in worlds]
+        lines.append(f"| `{task}` | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def make_guard_table() -> str:
+    """Return the table of what the guard is worth, see benchmarks/guard.py."""
+    lines = [
+        "| `reach_avoid`, the same scenes | no guard | guard | guard, stops kept |",
+        "| --- | --- | --- | --- |",
+    ]
+    for label, controller, column in (
+        ("full speed one way, episodes with contact", "full speed one way", "contact"),
+        ("RRMC, episodes with contact", "rrmc", "contact"),
+        ("shipped policy, episodes with contact", "policy", "contact"),
+        ("shipped policy, success", "policy", "success"),
+        ("CPU time of a step of 256 arms", "256 arms", "step_ms"),
+    ):
+        where = [{"controller": controller, "guard": guard} for guard in ("off", "on", "stops")]
+        cells = [figure("guard", column, **each) for each in where]
+        lines.append(f"| {label} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "tasks": make_readme_table,
+    "a training": make_readme_training,
+    "what ships": make_shipped_table,
+    "seeds": make_seeds_table,
+    "trainings": make_training_table,
+    "GPUs": make_gpu_table,
+    "latency": make_latency_table,
+    "guard": make_guard_table,
+    "MJCF arms": make_mjcf_table,
+}
+TABLE = re.compile(r"(<!-- table of ([^:\n]*?)(?:: [^\n]*)? -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def fill_page(text: str) -> str:
+    """Return the text of a page with the tables of today."""
+    return TABLE.sub(lambda found: f"{found[1]}{TABLES[found[2]]()}\n{found[3]}", text)
+
+
+def require_filled() -> None:
+    """Check that the tables of all pages are those of today.
+
+    Raises:
+        StaleFigure: one is of other rows, or of stale ones.
+    """
+    for path in PAGES:
+        text = path.read_text()
+        if fill_page(text) != text:
+            raise StaleFigure(f"{path.name} has a table of other rows; run `make results`")
 
 
 def main(argv: list[str]) -> None:
-    """Name the stale rows, or write the table of README.md."""
+    """Name the stale rows, or write the tables of the pages."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--readme", action="store_true", help="write the table of README.md")
-    if parser.parse_args(argv).readme:
-        README.write_text(fill_readme(README.read_text()))
+    parser.add_argument("--write", action="store_true", help="write the tables of all pages")
+    if parser.parse_args(argv).write:
+        for path in PAGES:
+            text = path.read_text()
+            if (filled := fill_page(text)) != text:
+                path.write_text(filled)
         return
     stale = list_stale()
     print("\n".join(stale) or "no row is stale")

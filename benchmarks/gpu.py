@@ -47,7 +47,11 @@ def train(name: str, updates: str, options: argparse.Namespace) -> rows.Row:
     if name in TASKS:
         words += ["--config", str(ROOT / "configs" / "gpu" / f"{name}.yaml")]
     else:
-        words += ["--env", name, *gymnasium_envs.train_flags(gymnasium_envs.settings_of(name))]
+        words += [
+            "--env",
+            name,
+            *gymnasium_envs.make_train_flags(gymnasium_envs.get_settings(name)),
+        ]
         words += ["--exploration.start_steps", str(RANDOM_STEPS)]
         words += ["--evaluation.every", str(RANDOM_STEPS), "--evaluation.episodes", "1"]
     words += ["--steps", str(options.steps)] if options.steps else []
@@ -169,7 +173,7 @@ def main(argv: list[str]) -> int:
             figures = train(name, kind, options)
         row = {"name": name, "library": library, "updates": kind, **same, **figures}
         print(f"{time.perf_counter() - began:.0f} s: {row}", flush=True)
-        rows.store(options.csv, COLUMNS, KEY, [row])
+        rows.write_rows(options.csv, COLUMNS, KEY, [row])
     return 0
 
 

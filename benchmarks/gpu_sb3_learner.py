@@ -30,7 +30,7 @@ class Clock(BaseCallback):
 
 def train(env: str, device: str, steps: int, seconds: float, random_steps: int, seed: int) -> dict:
     """Train for so many steps or seconds; return the figures of a row of gpu.csv."""
-    s = gymnasium_envs.settings_of(env)
+    s = gymnasium_envs.get_settings(env)
     made = gymnasium.make(env)
     width = made.action_space.shape[0]
     model = TD3(

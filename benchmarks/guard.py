@@ -51,7 +51,7 @@ CONSTANTS = (
 )
 
 
-def outcome(policy: Policy, env: ArmEnv) -> tuple[float, float]:
+def play_episodes(policy: Policy, env: ArmEnv) -> tuple[float, float]:
     """Return the shares of the episodes with a contact and with success."""
     played = rollout(policy, env, env.reset(SEED), keep=("success", "touched"))
     contact = (played.info["touched"] & played.alive).any(0).float().mean()
@@ -59,45 +59,45 @@ def outcome(policy: Policy, env: ArmEnv) -> tuple[float, float]:
     return round(float(contact), 4), round(float(success), 4)
 
 
-def full_speed(env: ArmEnv) -> Policy:
-    """Drive every joint at full speed, one way an episode: what no controller should do."""
+def make_full_speed(env: ArmEnv) -> Policy:
+    """Make a policy that drives every joint at full speed, one way an episode."""
     generator = torch.Generator().manual_seed(SEED)
     action = torch.sign(torch.rand(env.num_envs, env.a_dim, generator=generator) - 0.5)
     return lambda observation: action
 
 
-def controllers() -> dict[str, Callable[[ArmEnv], Policy]]:
+def list_controllers() -> dict[str, Callable[[ArmEnv], Policy]]:
     """Return a function for each controller that makes it for an environment."""
 
-    def policy(env: ArmEnv) -> Policy:
+    def load_policy(env: ArmEnv) -> Policy:
         return TD3.from_checkpoint(figures.ROOT / "checkpoints" / TASK).select_action
 
     named = {"rrmc": "rrmc", "ik": "solution"}
     experts = {name: functools.partial(make_expert, named[name]) for name in named}
-    return {"full speed one way": full_speed, **experts, "policy": policy}
+    return {"full speed one way": make_full_speed, **experts, "policy": load_policy}
 
 
 def make_row(controller: str, guard: str, episodes: int, **found: float) -> rows.Row:
     """Return a row of guard.csv."""
     row: rows.Row = {"task": TASK, "controller": controller, "guard": guard, **found}
     row |= {"episodes": episodes, "seed": SEED, "commit": (find_commit() or "")[:7]}
-    return row | {"inputs": figures.hash_of_shipped({"task": TASK})}
+    return row | {"inputs": figures.hash_shipped({"task": TASK})}
 
 
 def store(out: Path, row: rows.Row) -> None:
     """Write a row and print it."""
-    rows.store(out, COLUMNS, ("controller", "guard"), [row])
+    rows.write_rows(out, COLUMNS, ("controller", "guard"), [row])
     print(row, flush=True)
 
 
 def measure_controllers(out: Path, episodes: int) -> None:
     """Store a row for each controller and each guard."""
     bare, safe = (envs.make("panda", TASK, episodes, seed=SEED, guard=on) for on in (False, True))
-    for name, make in controllers().items():
+    for name, make in list_controllers().items():
         for guard, constants in GUARDS.items():
             env = safe if constants else bare
             env.guard_constants = constants or DEFAULTS
-            contact, success = outcome(make(env), env)
+            contact, success = play_episodes(make(env), env)
             store(out, make_row(name, guard, episodes, contact=contact, success=success))
 
 
@@ -124,7 +124,7 @@ def measure_cost(out: Path, count: int = 256, steps: int = 20, turns: int = 5) -
 
 def print_constants(episodes: int) -> None:
     """Print what other constants do to a policy trained with the default ones."""
-    makers = controllers()
+    makers = list_controllers()
     safe = envs.make("panda", TASK, episodes, seed=SEED, guard=True)
     names = [field.name for field in dataclasses.fields(GuardConstants)]
     print(f"| {' | '.join(names)} | full speed: contact [%] | policy: contact [%] | success [%] |")
@@ -132,8 +132,8 @@ def print_constants(episodes: int) -> None:
     for constants in CONSTANTS:
         safe.guard_constants = constants
         shares = (
-            outcome(makers["full speed one way"](safe), safe)[0],
-            *outcome(makers["policy"](safe), safe),
+            play_episodes(makers["full speed one way"](safe), safe)[0],
+            *play_episodes(makers["policy"](safe), safe),
         )
         values = (
             *(f"{value:g}" for value in dataclasses.astuple(constants)),
@@ -155,7 +155,7 @@ def main(argv: list[str]) -> None:
     torch.set_num_threads(1)
     if asked.constants:
         return print_constants(asked.episodes)
-    stored = rows.stored(asked.out)
+    stored = rows.read_rows(asked.out)
     if asked.stale and stored and not any(figures.is_stale("guard", row) for row in stored):
         return
     measure_cost(asked.out)

@@ -59,12 +59,12 @@ GOAL_IDS = ("Fetch", "Panda")
 GPU = {"device": "cuda", "cuda_graph": "true", "num_envs": 8, "updates_per_step": 8}
 
 
-def settings_of(env: str) -> dict:
+def get_settings(env: str) -> dict:
     """Return the settings of an environment."""
     return GOALS if env.startswith(GOAL_IDS) else AUTHORS
 
 
-def train_flags(settings: dict) -> list[str]:
+def make_train_flags(settings: dict) -> list[str]:
     """Return `settings` as flags of train.py."""
     flags = {
         "num_envs": 1,
@@ -84,10 +84,10 @@ def train_flags(settings: dict) -> list[str]:
     }
     if goals := settings["hindsight_goals"]:
         flags |= {"replay.hindsight": "future", "replay.hindsight_ratio": goals / (goals + 1)}
-    return _words(flags)
+    return _list_words(flags)
 
 
-def _words(flags: dict) -> list[str]:
+def _list_words(flags: dict) -> list[str]:
     return [word for name, value in flags.items() for word in (f"--{name}", str(value))]
 
 
@@ -110,9 +110,9 @@ def run_td3_robot(options: argparse.Namespace, env: str, seed: int, result: Path
             "--threads",
             str(options.threads),
         ]
-        arguments += ["--config", str(CROSSQ)] if crossq else train_flags(settings_of(env))
-        arguments += _words(GPU) if gpu else []
-        arguments += _words(
+        arguments += ["--config", str(CROSSQ)] if crossq else make_train_flags(get_settings(env))
+        arguments += _list_words(GPU) if gpu else []
+        arguments += _list_words(
             {"evaluation.every": options.every, "evaluation.episodes": options.episodes}
         )
     command = [sys.executable, str(ROOT / "train.py"), *arguments, "--steps", str(options.steps)]
@@ -136,7 +136,7 @@ def run_sb3(options: argparse.Namespace, env: str, seed: int, result: Path) -> i
         "steps": options.steps,
         "every": options.every,
         "episodes": options.episodes,
-        "settings": {**settings_of(env), "threads": options.threads},
+        "settings": {**get_settings(env), "threads": options.threads},
         "csv": str(result),
         "state": str(ROOT / "checkpoints" / f"bench-{result.parent.name}-seed{seed}-sb3"),
     }

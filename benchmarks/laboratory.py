@@ -91,14 +91,14 @@ def measure_trained(task: str, run: str, world: str, episodes: int, seed: int) -
     row |= play(folder, world, episodes, seed, None)[0]
     row |= {"train_s": round(trained["wall_s"], 1), "env_steps": trained["env_steps"]}
     row |= {"episodes": episodes, "seed": seed, "commit": (find_commit() or "")[:7]}
-    return row | {"inputs": figures.hash_of_training({"task": task})}
+    return row | {"inputs": figures.hash_training({"task": task})}
 
 
 def is_measured(out: Path, task: str, world: str) -> bool:
     """Return whether the file has a row of a task in a world that is not stale."""
     return any(
         (row["task"], row["world"]) == (task, world) and not figures.is_stale("laboratory", row)
-        for row in rows.stored(out)
+        for row in rows.read_rows(out)
     )
 
 
@@ -119,7 +119,7 @@ def main(argv: list[str]) -> None:
         for world in asked.worlds:
             row = measure_trained(task, run, world, asked.episodes, asked.seed)
             out = asked.out.with_name("laboratory_seeds.csv")
-            rows.store(out, tuple(row), ("task", "world", "train_seed"), [row])
+            rows.write_rows(out, tuple(row), ("task", "world", "train_seed"), [row])
             print(row, flush=True)
     if asked.trained:
         return
@@ -128,7 +128,7 @@ def main(argv: list[str]) -> None:
             if asked.stale and is_measured(asked.out, task, world):
                 continue
             row = measure(task, world, asked.episodes, asked.seed)
-            rows.store(asked.out, tuple(row), ("task", "world"), [row])
+            rows.write_rows(asked.out, tuple(row), ("task", "world"), [row])
             print(row, flush=True)
 
 

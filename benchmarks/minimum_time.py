@@ -185,7 +185,7 @@ def main() -> None:
     for task in asked.tasks:
         for world in asked.worlds:
             found = measure(task, world, asked.episodes, asked.seed)
-            rows.store(asked.out, tuple(found[0]), ("task", "world", "controller"), found)
+            rows.write_rows(asked.out, tuple(found[0]), ("task", "world", "controller"), found)
             print(*found, sep="\n", flush=True)
 
 

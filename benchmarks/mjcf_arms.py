@@ -95,7 +95,7 @@ def main(argv: list[str]) -> None:
         for task in asked.tasks:
             row = measure(shlex.split(arm), task, asked.seed, asked.episodes)
             row |= {"source": asked.source, "load": round(os.getloadavg()[0], 1)}
-            rows.store(asked.out, tuple(row), KEY, [row])
+            rows.write_rows(asked.out, tuple(row), KEY, [row])
             print(row, flush=True)
 
 

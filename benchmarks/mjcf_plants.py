@@ -82,7 +82,7 @@ def main(argv: list[str]) -> None:
             row[f"{plant}_plant"] = round(measure(robot, "mujoco", make, asked.episodes), 4)
         row |= {"episodes": asked.episodes, "source": asked.source}
         row["commit"] = (find_commit() or "")[:7]
-        rows.store(asked.out, tuple(row), KEY, [row])
+        rows.write_rows(asked.out, tuple(row), KEY, [row])
         print(row, flush=True)
 
 

@@ -69,7 +69,7 @@ def make(
 
 
 @torch.no_grad()
-def played(env: ArmEnv, policy: Callable[[Tensor], Tensor], seed: int) -> dict[str, object]:
+def play(env: ArmEnv, policy: Callable[[Tensor], Tensor], seed: int) -> dict[str, object]:
     """Play one episode on every arm; return successes and undue contacts."""
     observation = env.reset(draw_round_seeds(env, env.num_envs, seed)[0])
     force = torch.zeros(env.num_envs)
@@ -127,32 +127,35 @@ def transfer(asked: argparse.Namespace) -> None:
                     "engine": engine,
                     "episodes": asked.episodes,
                 }
-                row |= played(env, policy, asked.seed)
-                rows.store(asked.out, COLUMNS, KEY, [row])
+                row |= play(env, policy, asked.seed)
+                rows.write_rows(asked.out, COLUMNS, KEY, [row])
                 print(row, flush=True)
 
 
-def speed(steps: int = 40) -> None:
+def measure_speed(steps: int = 40) -> None:
     """Measure control steps a second, by the clock and by processor time."""
     for task in ("reach", "pick_place"):
         for threads in (1, 2):
             for arms in (64, 256):
-                _arms(task, arms, threads, steps)
-    _others(steps)
+                _time_arms(task, arms, threads, steps)
+    _time_others(steps)
 
 
-def _arms(task: str, arms: int, threads: int, steps: int) -> None:
+def _time_arms(task: str, arms: int, threads: int, steps: int) -> None:
     """Make free arms that move slowly, or arms that hold a cube."""
     env = make(task, "mujoco", arms, 0, threads=threads)
     if task == "reach":
-        return _tell(
-            f"free, {arms} arms, {threads} threads", arms, steps, lambda: env.step(_slow(env))
+        return _print_speed(
+            f"free, {arms} arms, {threads} threads",
+            arms,
+            steps,
+            lambda: env.step(_draw_slow_action(env)),
         )
     pick = make_baseline("pick", env)
     observation = env.reset(0)
     for _ in range(50):  # until the cubes are in the hands
         observation = env.step(pick(observation)).observation
-    _tell(
+    _print_speed(
         f"grasping, {arms} arms, {threads} threads",
         arms,
         steps,
@@ -160,11 +163,11 @@ def _arms(task: str, arms: int, threads: int, steps: int) -> None:
     )
 
 
-def _slow(env: ArmEnv) -> Tensor:
+def _draw_slow_action(env: ArmEnv) -> Tensor:
     return 0.2 * (2.0 * torch.rand(env.num_envs, env.a_dim) - 1.0)
 
 
-def _others(steps: int) -> None:
+def _time_others(steps: int) -> None:
     """Make one environment of other packages, each with physics of its own."""
     import gymnasium
     import gymnasium_robotics
@@ -175,10 +178,10 @@ def _others(steps: int) -> None:
     for name in ("FetchReach-v4", "FetchPush-v4", "PandaReach-v3"):
         env = gymnasium.make(name)
         env.reset(seed=0)
-        _tell(name, 1, steps, lambda env=env: env.step(env.action_space.sample()))
+        _print_speed(name, 1, steps, lambda env=env: env.step(env.action_space.sample()))
 
 
-def _tell(name: str, arms: int, steps: int, step: Callable[[], object]) -> None:
+def _print_speed(name: str, arms: int, steps: int, step: Callable[[], object]) -> None:
     wall, processor = time.perf_counter(), time.process_time()
     for _ in range(steps):
         step()
@@ -203,7 +206,7 @@ def main(argv: list[str]) -> None:
     torch.set_num_threads(1)
     if asked.speed:
         require_packages("--speed", "mujoco", "gymnasium_robotics", "panda_gym")
-    speed() if asked.speed else transfer(asked)
+    measure_speed() if asked.speed else transfer(asked)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ O_DIM, A_DIM, TRANSITIONS, BATCH = 17, 6, 100_000, 256  # HalfCheetah's
 ARMS = 4096
 
 
-def _transitions() -> dict[str, np.ndarray]:
+def _draw_transitions() -> dict[str, np.ndarray]:
     """Draw random transitions, one in a hundred terminated; float32."""
     rng = np.random.default_rng(0)
     return {
@@ -34,15 +34,15 @@ def _transitions() -> dict[str, np.ndarray]:
     }
 
 
-def update(width: int) -> Work:
+def prepare_update(width: int) -> Work:
     """Prepare sampling and one update by this package, with networks of two layers."""
-    return _update(hidden=(width, width))
+    return _prepare_update(hidden=(width, width))
 
 
-def crossq_update(precision: str) -> Work:
+def prepare_crossq_update(precision: str) -> Work:
     """Prepare the same with the networks of configs/gymnasium/crossq.yaml."""
     networks = {"hidden": (256, 256), "critic_hidden": (512, 512), "norm": "renorm"}
-    step = _update(critic="crossq", actor_min_q=True, policy_delay=3, **networks)
+    step = _prepare_update(critic="crossq", actor_min_q=True, policy_delay=3, **networks)
 
     def work() -> None:
         torch.set_float32_matmul_precision(precision)
@@ -52,7 +52,7 @@ def crossq_update(precision: str) -> Work:
     return work
 
 
-def _update(**options: Any) -> Work:
+def _prepare_update(**options: Any) -> Work:
     from td3_robot.replay import ReplayBuffer
     from td3_robot.td3.agent import TD3
 
@@ -61,12 +61,12 @@ def _update(**options: Any) -> Work:
     replay = ReplayBuffer(
         TRANSITIONS, TRANSITIONS, O_DIM, A_DIM, "cpu", torch.Generator().manual_seed(0)
     )
-    tensors = {name: torch.from_numpy(array) for name, array in _transitions().items()}
+    tensors = {name: torch.from_numpy(array) for name, array in _draw_transitions().items()}
     replay.add(*tensors.values(), torch.zeros(TRANSITIONS, dtype=torch.bool))
     return lambda: agent.update(replay.sample(BATCH))
 
 
-def sb3_update(width: int) -> Work:
+def prepare_sb3_update(width: int) -> Work:
     """Prepare the same by Stable-Baselines3."""
     import gymnasium
     import stable_baselines3
@@ -83,7 +83,7 @@ def sb3_update(width: int) -> Work:
     }
     model = stable_baselines3.TD3("MlpPolicy", Spaces(), **settings, seed=0, device="cpu")
     model.set_logger(Logger(None, []))
-    data = _transitions()
+    data = _draw_transitions()
     names = {
         "observations": "state",
         "actions": "action",
@@ -97,7 +97,7 @@ def sb3_update(width: int) -> Work:
     return lambda: model.train(gradient_steps=1, batch_size=BATCH)
 
 
-def simulator(task: str) -> Work:
+def prepare_simulator(task: str) -> Work:
     """Prepare a control step of many Pandas, with rewards, observations and resets."""
     import envs
 
@@ -108,7 +108,7 @@ def simulator(task: str) -> Work:
     return lambda: env.step(actions[next(turn) % len(actions)])
 
 
-def collision() -> Work:
+def prepare_collision() -> Work:
     """Prepare self-collision queries of random configurations of a Panda."""
     from envs.collision import compile_collision, self_distance
     from envs.robots import make_robot
@@ -122,7 +122,7 @@ def collision() -> Work:
     return lambda: self_distance(model, q)
 
 
-def product() -> Work:
+def prepare_product() -> Work:
     """Prepare a matrix product of 2 GFLOP, by the faster library."""
     from td3_robot.networks.linear import matmul
 
@@ -132,13 +132,13 @@ def product() -> Work:
 
 TASKS = ("reach", "reach_pose", "reach_avoid", "track", "pick_place", "push")
 PROBES: dict[str, Callable[[], Work]] = {
-    **{f"update 2x{width}": partial(update, width) for width in (128, 256)},
-    "update CrossQ": partial(crossq_update, "highest"),
-    "update CrossQ medium": partial(crossq_update, "medium"),
-    **{f"sb3 update 2x{width}": partial(sb3_update, width) for width in (128, 256)},
-    **{f"simulator {task}": partial(simulator, task) for task in TASKS},
-    "collision": collision,
-    "product": product,
+    **{f"update 2x{width}": partial(prepare_update, width) for width in (128, 256)},
+    "update CrossQ": partial(prepare_crossq_update, "highest"),
+    "update CrossQ medium": partial(prepare_crossq_update, "medium"),
+    **{f"sb3 update 2x{width}": partial(prepare_sb3_update, width) for width in (128, 256)},
+    **{f"simulator {task}": partial(prepare_simulator, task) for task in TASKS},
+    "collision": prepare_collision,
+    "product": prepare_product,
 }
 
 
@@ -153,20 +153,20 @@ def main() -> None:
     for line in map(str.strip, sys.stdin):
         if line in PROBES:
             work = None  # its memory is given back before another one is made
-            work, answer = _ready(line)
+            work, answer = _prepare_probe(line)
         else:
-            answer = _seconds(work, int(line))
+            answer = _time_work(work, int(line))
         print(answer, flush=True)
 
 
-def _ready(name: str) -> tuple[Work | None, str]:
+def _prepare_probe(name: str) -> tuple[Work | None, str]:
     try:
         return PROBES[name](), "ready"
     except Exception as error:  # of an older package anything may be missing
         return None, f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
-def _seconds(work: Work, count: int) -> float:
+def _time_work(work: Work, count: int) -> float:
     began = time.perf_counter()
     for _ in range(count):
         work()

@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 KEY = ("task", "controller", "randomized")
 
 
-def conditions(named: Disturbances) -> Iterator[tuple[str, Disturbances]]:
+def iter_conditions(named: Disturbances) -> Iterator[tuple[str, Disturbances]]:
     """Return no randomisation, each one alone, and all together."""
     yield "none", Disturbances()
     for item in fields(Disturbances):
@@ -64,7 +64,7 @@ def main(argv: list[str]) -> None:
     torch.set_num_threads(1)
     guards = {path.name: load_run_config(path, EnvOptions)[1].guard for path in asked.checkpoints}
     agents = {path.name: TD3.from_checkpoint(path) for path in asked.checkpoints}
-    for name, given in conditions(read_randomization(asked.randomize)):
+    for name, given in iter_conditions(read_randomization(asked.randomize)):
         for who in (*agents, "pick"):
             guard = guards.get(who, False)
             env = envs.make(
@@ -86,7 +86,7 @@ def main(argv: list[str]) -> None:
                 "episodes": asked.episodes,
             }
             row |= {"success_rate": round(success, 4)}
-            rows.store(asked.out, tuple(row), KEY, [row])
+            rows.write_rows(asked.out, tuple(row), KEY, [row])
             print(row, flush=True)
 
 

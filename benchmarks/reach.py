@@ -26,7 +26,7 @@ from td3_robot.utils.console import exit_code
 TARGETS = (0.95, 0.99)
 
 
-def simulator_speed(num_envs: int = 4096, steps: int = 600) -> float:
+def measure_simulator_speed(num_envs: int = 4096, steps: int = 600) -> float:
     """Return env steps/s on one core, with observations, rewards and resets."""
     import torch
 
@@ -45,7 +45,7 @@ def simulator_speed(num_envs: int = 4096, steps: int = 600) -> float:
     return num_envs * steps / (time.perf_counter() - began)
 
 
-def first_time(rows: list[dict], target: float) -> float | None:
+def find_first_time(rows: list[dict], target: float) -> float | None:
     """Return the seconds from process start to a success rate, or None."""
     return next(
         (float(row["wall_s"]) for row in rows if float(row["success_rate"]) >= target), None
@@ -61,7 +61,7 @@ def measure(name: str, command: list[str], folder: Path) -> dict:
     summary = json.loads((folder / "summary.json").read_text())
     return {
         "name": name,
-        "times": [first_time(rows, target) for target in TARGETS],
+        "times": [find_first_time(rows, target) for target in TARGETS],
         "final": summary["success_rate"],
         "total": time.perf_counter() - began,
         "env_steps": summary["env_steps"],
@@ -95,7 +95,7 @@ def main(argv: list[str]) -> None:
     threads = ["--threads", str(arguments.threads)] if arguments.threads else []
 
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.2f}")
-    print(f"simulator, one core, 4,096 envs: {simulator_speed():,.0f} env steps/s\n")
+    print(f"simulator, one core, 4,096 envs: {measure_simulator_speed():,.0f} env steps/s\n")
     print(
         f"{'training (cold start)':<24} {'95% [s]':>8} {'99% [s]':>8} {'final':>8} {'all [s]':>8} "
         f"{'env steps':>10} {'updates':>9}"

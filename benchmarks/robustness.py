@@ -55,8 +55,8 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 
 
-def evaluation_of(run: str, episodes: int) -> Evaluation:
-    """Evaluate a policy."""
+def make_evaluation(run: str, episodes: int) -> Evaluation:
+    """Make the evaluation of a policy."""
     folder = ROOT / "checkpoints" / run
     evaluation, agent = (
         Evaluation(load_run_config(folder, EnvOptions)[1], episodes),
@@ -66,23 +66,23 @@ def evaluation_of(run: str, episodes: int) -> Evaluation:
     return evaluation
 
 
-def seeds(tasks: list[str], numbers: list[int], episodes: int) -> None:
+def evaluate_seeds(tasks: list[str], numbers: list[int], episodes: int) -> None:
     """Evaluate policies of other seeds, a row for each that exists."""
     for task, seed in ((task, seed) for task in tasks for seed in numbers):
         if (ROOT / "checkpoints" / f"bench-{task}-{seed}" / "summary.json").is_file():
-            evaluation = evaluation_of(f"bench-{task}-{seed}", episodes)
+            evaluation = make_evaluation(f"bench-{task}-{seed}", episodes)
             behind = {
                 name: evaluation.measure_success(CONDITIONS[name], episodes)["policy"]
                 for name in OF_SEEDS
             }
             row: rows.Row = {"task": task, "seed": seed, "episodes": episodes}
             row |= {name: round(success, 4) for name, success in behind.items()}
-            rows.store(RESULTS / "robustness_seeds.csv", tuple(row), ("task", "seed"), [row])
+            rows.write_rows(RESULTS / "robustness_seeds.csv", tuple(row), ("task", "seed"), [row])
             print(row, flush=True)
 
 
-def speed(arms: int = 256, steps: int = 300) -> None:
-    """Return the milliseconds of a control step, measured in turns."""
+def measure_speed(arms: int = 256, steps: int = 300) -> None:
+    """Print the milliseconds of a control step, measured in turns."""
     conditions = {
         name: CONDITIONS[name] for name in ("none", "25 ms", "50 ms", "50 ms, 1 mrad, 20 ms lag")
     }
@@ -115,20 +115,20 @@ def main(argv: list[str]) -> None:
     asked = parser.parse_args(argv)
     torch.set_num_threads(1)
     if asked.speed:
-        return speed()
+        return measure_speed()
     if asked.seeds:
-        return seeds(asked.tasks, asked.seeds, asked.episodes)
+        return evaluate_seeds(asked.tasks, asked.seeds, asked.episodes)
     if "reach_avoid" in asked.tasks:
         require_packages("baseline neo", "qpsolvers", "quadprog")
     for task in asked.tasks:
-        evaluation = evaluation_of(SHIPPED[task], asked.episodes)
+        evaluation = make_evaluation(SHIPPED[task], asked.episodes)
         evaluation.add_baseline(CLASSICAL.get(task, "rrmc"))
         for name, given in CONDITIONS.items():
             policy, classical = evaluation.measure_success(given, asked.episodes).values()
             row: rows.Row = {"task": task, "disturbances": name, "episodes": asked.episodes}
             row |= {"policy": round(policy, 4), "classical": round(classical, 4)}
-            row |= {"commit": (find_commit() or "")[:7], "inputs": figures.hash_of_shipped(row)}
-            rows.store(asked.out, tuple(row), ("task", "disturbances"), [row])
+            row |= {"commit": (find_commit() or "")[:7], "inputs": figures.hash_shipped(row)}
+            rows.write_rows(asked.out, tuple(row), ("task", "disturbances"), [row])
             print(row, flush=True)
 
 

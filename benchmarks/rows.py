@@ -7,7 +7,7 @@ from pathlib import Path
 Row = dict[str, object]
 
 
-def stored(path: Path) -> list[dict[str, str]]:
+def read_rows(path: Path) -> list[dict[str, str]]:
     """Return the rows of a file, or [] if there is none."""
     if not path.is_file():
         return []
@@ -15,7 +15,7 @@ def stored(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def store(path: Path, columns: Sequence[str], key: Sequence[str], rows: Iterable[Row]) -> None:
+def write_rows(path: Path, columns: Sequence[str], key: Sequence[str], rows: Iterable[Row]) -> None:
     """Put rows in place of those of the same key; one of a new key comes last of those with the
     same first part of it.
 
@@ -25,11 +25,11 @@ def store(path: Path, columns: Sequence[str], key: Sequence[str], rows: Iterable
         key: names of the columns that tell rows apart.
     """
 
-    def of(row):
+    def get_key(row):
         return tuple(str(row[name]) for name in key)
 
-    merged: dict[tuple[str, ...], Row] = {of(row): dict(row) for row in stored(path)}
-    merged |= {of(row): row for row in rows}
+    merged: dict[tuple[str, ...], Row] = {get_key(row): dict(row) for row in read_rows(path)}
+    merged |= {get_key(row): row for row in rows}
     groups = list(dict.fromkeys(first for first, *_ in merged))
     ordered = sorted(merged, key=lambda name: groups.index(name[0]))
     with path.open("w", newline="") as file:

@@ -36,14 +36,14 @@ class Evaluation(BaseCallback):
         return True
 
     def _write_row(self) -> None:
-        returns, success = self._rollout()
+        returns, success = self._play()
         known = not np.isnan(success).any()
         row = (self.num_timesteps, self.model._n_updates, returns.mean(), returns.std(ddof=1))
         row += (success.mean() if known else "", round(time.perf_counter() - self.started, 1))
         with open(self.job.csv, "a", newline="") as file:
             csv.writer(file).writerow(row)
 
-    def _rollout(self) -> tuple[np.ndarray, np.ndarray]:
+    def _play(self) -> tuple[np.ndarray, np.ndarray]:
         """Return and success (NaN where the environment does not report it) of each episode."""
         observation, _ = self.envs.reset(seed=self.job.seed + 1_000_000)
         running = np.ones(self.job.episodes, bool)
@@ -61,15 +61,15 @@ class Evaluation(BaseCallback):
         return returns, success
 
 
-def environment(job: Job) -> VecEnv:
+def make_env(job: Job) -> VecEnv:
     """Make one copy of the environment; observations are normalised if the settings say so."""
     env = DummyVecEnv([lambda: gymnasium.make(job.env)])
     return VecNormalize(env, norm_reward=False) if job.settings["normalize_observations"] else env
 
 
-def build(job: Job) -> TD3:
+def make_learner(job: Job) -> TD3:
     """Make a new learner, with hindsight if observations carry goals."""
-    s, env = job.settings, environment(job)
+    s, env = job.settings, make_env(job)
     goals = isinstance(env.observation_space, gymnasium.spaces.Dict)
     hindsight = {"n_sampled_goal": s["hindsight_goals"], "goal_selection_strategy": "future"}
     a_dim = env.action_space.shape[0]
@@ -116,7 +116,7 @@ def save(model: TD3, folder: Path) -> None:
 def restore(job: Job) -> TD3:
     """Load the learner that `save` wrote, in a new episode and with new random numbers."""
     folder = Path(job.state)
-    env = environment(job)
+    env = make_env(job)
     if isinstance(env, VecNormalize):
         env = VecNormalize.load(folder / "normalizer.pkl", env.venv)
     model = TD3.load(folder / "model.zip", env=env, device="cpu")
@@ -150,7 +150,7 @@ def train(job: Job) -> None:
                 row for row in csv.DictReader(file) if int(row["env_steps"]) <= model.num_timesteps
             ]
     else:
-        model, rows = build(job), []
+        model, rows = make_learner(job), []
     with open(job.csv, "w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()

@@ -24,10 +24,10 @@ class ArmVecEnv(VecEnv):
     def __init__(self, env):
         self.env = env
 
-        def box(bound, size):
+        def make_box(bound, size):
             return gymnasium.spaces.Box(-bound, bound, (size,), np.float32)
 
-        super().__init__(env.num_envs, box(np.inf, env.o_dim), box(1.0, env.a_dim))
+        super().__init__(env.num_envs, make_box(np.inf, env.o_dim), make_box(1.0, env.a_dim))
 
     def reset(self):
         """Return the first observations."""

@@ -36,7 +36,7 @@ LINKS = {
 }
 
 
-def fastest(call: Callable[[], object], count: int = 60) -> float:
+def time_fastest(call: Callable[[], object], count: int = 60) -> float:
     """Return the seconds of a call: the mean of the fastest tenth."""
     times = []
     for _ in range(count):
@@ -46,13 +46,13 @@ def fastest(call: Callable[[], object], count: int = 60) -> float:
     return sum(sorted(times)[: count // 10]) / (count // 10)
 
 
-def line(small: float, large: float, at_small: float, at_large: float) -> tuple[float, float]:
+def fit_line(small: float, large: float, at_small: float, at_large: float) -> tuple[float, float]:
     """Return (a, b) of a + b x through two points."""
     slope = max(0.0, (at_large - at_small) / (large - small))
     return max(0.0, at_large - slope * large), slope
 
 
-def parts(config: Config, options: EnvOptions) -> dict:
+def measure_parts(config: Config, options: EnvOptions) -> dict:
     """Fit the times of a step of the environments and of an update, and count the bytes."""
     times: dict[str, list[float]] = {"collect": [], "update": []}
     for share in (8, 1):
@@ -61,30 +61,32 @@ def parts(config: Config, options: EnvOptions) -> dict:
         env = envs.make_from_config(options, part.num_envs, device="cpu", seed=0, training=True)
         agent = TD3(env.o_dim, env.a_dim, config=resolve_residual_column(config.td3, env))
         source = Collector(agent, env, part)
-        times["collect"].append(fastest(lambda source=source: source.collect(0.0)))
+        times["collect"].append(time_fastest(lambda source=source: source.collect(0.0)))
         times["update"].append(
-            fastest(lambda source=source, agent=agent: agent.update(source.sample(0.0)))
+            time_fastest(lambda source=source, agent=agent: agent.update(source.sample(0.0)))
         )
     weights = [
         sum(p.numel() for p in net.parameters()) for net in (agent.Q1, agent.Q2, agent.actor)
     ]
     rows = source.replay.state_dict()["rows"]
     return {
-        "collect": line(config.num_envs // 8, config.num_envs, *times["collect"]),
-        "update": line(config.replay.batch_size // 8, config.replay.batch_size, *times["update"]),
+        "collect": fit_line(config.num_envs // 8, config.num_envs, *times["collect"]),
+        "update": fit_line(
+            config.replay.batch_size // 8, config.replay.batch_size, *times["update"]
+        ),
         "gradients": 4 * (weights[0] + weights[1] + weights[2] / config.td3.policy_delay),
         "transition": rows.element_size() * rows.shape[-1],
     }
 
 
-def all_reduce(count: int, size: float) -> float:
+def time_all_reduce(count: int, size: float) -> float:
     """Time an all-reduce of so many bytes over loopback; ranks are threads."""
     store, results = dist.HashStore(), []
 
     def work(rank: int) -> None:
         group = dist.ProcessGroupGloo(store, rank, count, datetime.timedelta(seconds=120))
         tensor = torch.zeros(int(size) // 4)
-        results.append(fastest(lambda: group.allreduce([tensor]).wait(), 100))
+        results.append(time_fastest(lambda: group.allreduce([tensor]).wait(), 100))
 
     threads = [threading.Thread(target=work, args=(rank,)) for rank in range(count)]
     for thread in threads:
@@ -94,8 +96,8 @@ def all_reduce(count: int, size: float) -> float:
     return max(results)
 
 
-def ring(count: int, size: float, latency: float, rate: float) -> float:
-    """Time a ring all-reduce: 2 (N - 1) messages of an N-th, one after the other."""
+def estimate_ring(count: int, size: float, latency: float, rate: float) -> float:
+    """Estimate the time of a ring all-reduce: 2 (N - 1) messages of an N-th, one by one."""
     return 2 * (count - 1) * (latency + size / count / rate)
 
 
@@ -106,7 +108,7 @@ def main(argv: list[str]) -> None:
     arguments = parse_train(["--task", parser.parse_args(argv).task], EnvOptions, TrainFlags)
     config, options = arguments.config, arguments.environment
     torch.set_num_threads(1)
-    found = parts(config, options)
+    found = measure_parts(config, options)
     size, batch, arms, updates = (
         found["gradients"],
         config.replay.batch_size,
@@ -114,20 +116,20 @@ def main(argv: list[str]) -> None:
         config.updates_per_step,
     )
 
-    def time_of(name, x):
+    def predict_time(name, x):
         return found[name][0] + found[name][1] * x
 
     print(f"{options.task}: {arms} arms, batch {batch}, {updates} updates a step")
     for name, whole in (("collect", arms), ("update", batch)):
         print(
-            f"{name}: {1e3 * time_of(name, whole):.2f} ms, "
+            f"{name}: {1e3 * predict_time(name, whole):.2f} ms, "
             f"of which {1e3 * found[name][0]:.2f} ms for any size"
         )
     print(f"gradients {1e-3 * size:.0f} kB an update, a transition {found['transition']} B")
     # more would wait for a core
     here = [count for count in RANKS[1:] if count <= max(2, os.cpu_count() or 1)]
-    measured = {count: all_reduce(count, size) for count in here}
-    tiny = {count: all_reduce(count, 16) for count in here}
+    measured = {count: time_all_reduce(count, size) for count in here}
+    tiny = {count: time_all_reduce(count, 16) for count in here}
     for count in measured:
         print(
             f"all-reduce, {count} ranks: {1e3 * measured[count]:.2f} ms, "
@@ -139,15 +141,17 @@ def main(argv: list[str]) -> None:
             "| each as one: env steps/s |"
         )
         print("|---|---|---|---|---|")
-        one = time_of("collect", arms) + updates * time_of("update", batch)
+        one = predict_time("collect", arms) + updates * predict_time("update", batch)
         for count in RANKS if link else here:
             large, small = (
-                ring(count, x, *link) if link else known[count]
+                estimate_ring(count, x, *link) if link else known[count]
                 for x, known in ((size, measured), (16, tiny))
             )
             talk = updates * large + small  # gradients, and the wishes of each step
             part = (
-                time_of("collect", arms / count) + updates * time_of("update", batch / count) + talk
+                predict_time("collect", arms / count)
+                + updates * predict_time("update", batch / count)
+                + talk
             )
             divided = (
                 f"{arms / part:,.0f} | {one / part:.2f} | {talk / part:.0%}"

@@ -55,7 +55,7 @@ def read(path: Path) -> Curve:
         ]
 
 
-def speed(curves: list[Curve]) -> float:
+def compute_speed(curves: list[Curve]) -> float:
     """Return env steps/s of all trainings together, from first to last evaluation."""
     return sum(
         (c[-1]["env_steps"] - c[0]["env_steps"]) / (c[-1]["wall_s"] - c[0]["wall_s"])
@@ -63,7 +63,7 @@ def speed(curves: list[Curve]) -> float:
     )
 
 
-def first(curves: list[Curve], target: float) -> str:
+def format_first(curves: list[Curve], target: float) -> str:
     """Format when each training first reached the target: seconds and steps."""
     reached = [
         next((row for row in curve if row["success_rate"] >= target), None) for curve in curves
@@ -91,8 +91,8 @@ def main(argv: list[str]) -> None:
         names = list(WAYS)
         for way in names[turn % len(names) :] + names[: turn % len(names)]:
             curves = train(way, turn, arguments)
-            speeds[way].append(speed(curves))
-            reached = first(curves, arguments.target)
+            speeds[way].append(compute_speed(curves))
+            reached = format_first(curves, arguments.target)
             load = f"{os.getloadavg()[0]:.1f}"
             print(f"| {turn} | {way} | {speeds[way][-1]:,.0f} | {reached} | {load} |", flush=True)
     print("\n| | env steps/s, median | by that of one process, median (least to most) |")

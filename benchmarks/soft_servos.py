@@ -195,7 +195,7 @@ def main(argv: list[str]) -> None:
     mind = VirtualPolicy(clock, asked.policy)
     for combination in COMBINATIONS:
         row = measure(mind, goals, *combination)
-        rows.store(RESULTS, tuple(row), KEY, [row])
+        rows.write_rows(RESULTS, tuple(row), KEY, [row])
         print(row, flush=True)
 
 

@@ -108,7 +108,7 @@ def print_table() -> None:
         "RMS jerk [rad/s3] | training [s] |"
     )
     print("| --- " * 12 + "|")
-    for row in rows.stored(RESULTS):
+    for row in rows.read_rows(RESULTS):
         number = lambda key, form: format(float(row[key]), form) if row[key] else "-"  # noqa: B023, E731
         print(
             f"| {row['task']} | {row['controller']} | {row['seed']} | {row['episodes']} | "
@@ -136,7 +136,7 @@ def main(argv: list[str]) -> None:
     for seed in () if arguments.table else arguments.seeds:
         for task in arguments.tasks or BASELINES:
             measured = measure(task, seed, train(task, seed), arguments.episodes)
-            rows.store(RESULTS, COLUMNS, ("task", "seed", "controller"), measured)
+            rows.write_rows(RESULTS, COLUMNS, ("task", "seed", "controller"), measured)
     print_table()
 
 

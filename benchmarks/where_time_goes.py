@@ -27,7 +27,7 @@ PARTS = (  # what it is, and whose functions do it
     ("collecting: the rest", "td3_robot.data.collector", "Collector", ("collect",)),
     ("drawing batches", "td3_robot.data.collector", "Collector", ("sample",)),
     ("updating", "td3_robot.td3.agent", "TD3", ("update", "scale_learning_rates")),
-    ("evaluating", "td3_robot.training.periodic_evaluation", "PeriodicEvaluation", ("scores",)),
+    ("evaluating", "td3_robot.training.periodic_evaluation", "PeriodicEvaluation", ("evaluate",)),
     ("saving", "td3_robot.checkpoint", None, ("write",)),
     ("CSV", "td3_robot.loggers.csv", "CsvLog", ("log",)),
     ("TensorBoard", "td3_robot.loggers.tensorboard", "TensorBoardLog", ("__init__", "log")),
@@ -49,7 +49,7 @@ class Clock:
             list[float]
         ] = []  # of the parts that are open: what parts inside them took
 
-    def timed(self, part: str, function: Callable) -> Callable:
+    def wrap(self, part: str, function: Callable) -> Callable:
         """Wrap a function whose time counts as that of `part`."""
 
         @functools.wraps(function)
@@ -69,7 +69,7 @@ class Clock:
 
         return wrapper
 
-    def table(self) -> str:
+    def format_table(self) -> str:
         """Return a line for each part, the longest first, and the sum."""
         whole = (time.perf_counter() - WALL, time.process_time() - CPU)
         rest = [whole[i] - sum(spent[i] for spent in self.spent.values()) for i in range(2)]
@@ -83,16 +83,16 @@ class Clock:
 def main(argv: list[str]) -> int:
     """Train and print the table."""
     clock = Clock()
-    builtins.__import__ = clock.timed("importing", builtins.__import__)
+    builtins.__import__ = clock.wrap("importing", builtins.__import__)
     for part, module, owner, names in PARTS:
         found = import_module(module)
         place = found if owner is None else getattr(found, owner)
         for name in names:
-            setattr(place, name, clock.timed(part, getattr(place, name)))
+            setattr(place, name, clock.wrap(part, getattr(place, name)))
     from td3_robot.commands import train
 
     code = train.main(argv or ["--robot", "panda"])
-    print(clock.table())
+    print(clock.format_table())
     return code
 
 

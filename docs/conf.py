@@ -13,6 +13,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "_extensions"), str(ROOT / "bench
 import figures  # noqa: E402
 import option_tables  # noqa: E402
 
+figures.require_filled()
 QUICK = tags.has("quick")  # noqa: F821  # Sphinx puts `tags` here
 
 project = "td3_robot"
@@ -25,20 +26,12 @@ exclude_patterns = ["_build"]
 nitpicky = True
 suppress_warnings = [
     "ref.python",  # one attribute name in several classes
-    "config.cache",  # functions in myst_substitutions: every build reads all pages and figures
+    "config.cache",  # a function in myst_substitutions: every build reads all pages
 ]
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "substitution"]
 myst_heading_anchors = 3
-myst_substitutions = {  # {{ figure("laboratory", "policy", task="reach", world="exact") }}
-    "figure": figures.figure,
-    "options": option_tables.make_options,
-    "shipped_table": figures.make_shipped_table,
-    "seeds_table": figures.make_seeds_table,
-    "training_table": figures.make_training_table,
-    "gpu_table": figures.make_gpu_table,
-    "mjcf_table": figures.make_mjcf_table,
-}
+myst_substitutions = {"options": option_tables.make_options}  # {{ options("train") }}
 nb_execution_mode = "off" if QUICK or tags.has("no_notebook") else "force"  # noqa: F821
 nb_execution_raise_on_error = True
 nb_execution_timeout = 600

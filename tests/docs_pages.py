@@ -56,16 +56,21 @@ class Page:
     @property
     def prose(self) -> str:
         """The text without blocks, comments, code in backticks and the targets of links."""
-        text = re.sub(r"<!--.*?-->", "", _FENCE.sub("", self.text), flags=re.DOTALL)
-        text = re.sub(r"\{\{.*?\}\}", "", text)
+        text = _strip_blocks(self.text)
         return re.sub(r"\]\([^)]*\)", "]", re.sub(r"`[^`\n]+`", "`", text))
 
     @property
     def words(self) -> int:
-        """The hand-written words: all but blocks and comments; a figure from a file is one."""
-        text = re.sub(r"<!--.*?-->", "", _FENCE.sub("", self.text), flags=re.DOTALL)
-        text = re.sub(r"\{\{.*?\}\}", "0", text)
-        return len(re.findall(r"\w[^\s|]*", re.sub(r"\]\([^)]*\)", "]", text)))
+        """The hand-written words: all but blocks, comments and tables from files."""
+        text = re.sub(r"\]\([^)]*\)", "]", _strip_blocks(self.text))
+        return len(re.findall(r"\w[^\s|]*", text))
+
+
+def _strip_blocks(text: str) -> str:
+    """Return a page's text without tables from files, fences, comments and placeholders."""
+    text = re.sub(r"<!-- table of .*?<!-- end -->", "", text, flags=re.DOTALL)
+    text = re.sub(r"<!--.*?-->", "", _FENCE.sub("", text), flags=re.DOTALL)
+    return re.sub(r"\{\{.*?\}\}", "", text)
 
 
 def read_page(path: Path) -> Page:

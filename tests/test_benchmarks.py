@@ -54,7 +54,7 @@ def test_the_gflop_of_an_update_are_those_of_its_products(bench):
     )
     # there through Q1, and back to the action
     actor = forward["actor"] + learning["actor"] + 2 * forward["critic"]
-    assert bench.benchmark_pages.gflop_of_update(1, 1, 1, 1) == pytest.approx(
+    assert bench.benchmark_pages.compute_update_gflop(1, 1, 1, 1) == pytest.approx(
         2 * (critics + actor / 2) / 1e9
     )
 
@@ -72,9 +72,9 @@ def test_rows_of_other_tasks_stay_and_those_of_the_same_are_replaced(tmp_path, m
     def row(task, seed, success):
         return {"task": task, "seed": seed, "success": success}
 
-    rows.store(path, (*key, "success"), key, [row("reach", 0, 0.9), row("track", 0, 0.8)])
-    rows.store(path, (*key, "success"), key, [row("reach", 1, 0.7)])
-    rows.store(path, (*key, "success", "newer"), key, [row("track", 0, 0.6) | {"newer": 1}])
+    rows.write_rows(path, (*key, "success"), key, [row("reach", 0, 0.9), row("track", 0, 0.8)])
+    rows.write_rows(path, (*key, "success"), key, [row("reach", 1, 0.7)])
+    rows.write_rows(path, (*key, "success", "newer"), key, [row("track", 0, 0.6) | {"newer": 1}])
     assert path.read_text().split() == [
         "task,seed,success,newer",
         "reach,0,0.9,",
@@ -93,7 +93,7 @@ def test_a_task_that_is_measured_alone_leaves_those_of_others(tmp_path, monkeypa
     measured = SimpleNamespace(
         add_baseline=print, measure_success=lambda *_: {"policy": 1.0, "rrmc": 0.75}
     )
-    monkeypatch.setattr(robustness, "evaluation_of", lambda *_: measured)
+    monkeypatch.setattr(robustness, "make_evaluation", lambda *_: measured)
     monkeypatch.setattr(robustness.torch, "set_num_threads", print)
     robustness.main(["--tasks", "reach", "--episodes", "2", "--out", str(path)])
     reach, track = path.read_text().splitlines()[1:]
@@ -119,7 +119,7 @@ def test_a_figure_is_what_is_true(monkeypatch):
         "episodes": "300",
         "inputs": "0" * 12,
     }
-    monkeypatch.setattr(figures.rows, "stored", lambda path: [row])
+    monkeypatch.setattr(figures.rows, "read_rows", lambda path: [row])
     with pytest.raises(figures.StaleFigure, match="stale; run `make results`"):
         figures.figure("laboratory", "policy", task="reach")
     row["inputs"] = figures.hash_in_mujoco(row)
@@ -146,8 +146,15 @@ def test_a_hash_is_of_the_values_not_of_the_comments(monkeypatch, tmp_path):
     assert hash_inputs("track") == kinematic and hash_inputs("track", mujoco=True) != mujoco
 
 
-def test_the_readme_has_the_figures_of_today(monkeypatch):
+def test_pages_have_the_tables_of_today(monkeypatch, tmp_path):
     """Where this fails: `make results`."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     figures = __import__("figures")
-    assert figures.fill_readme(figures.README.read_text()) == figures.README.read_text()
+    figures.require_filled()
+    other = tmp_path / "page.md"
+    other.write_text("# A\n\n<!-- table of what ships -->\n| a |\n<!-- end -->\n\nAnd more.\n")
+    monkeypatch.setattr(figures, "PAGES", (other,))
+    with pytest.raises(figures.StaleFigure, match="page.md has a table of other rows"):
+        figures.require_filled()
+    filled = figures.fill_page(other.read_text())
+    assert filled.count("`reach_pose`") == 1 and filled.endswith("<!-- end -->\n\nAnd more.\n")

@@ -3,6 +3,7 @@ that come from files.
 """
 
 import ast
+import builtins
 import re
 import subprocess
 import sys
@@ -134,6 +135,36 @@ def test_messages_and_the_heads_of_docstrings_use_the_terms_of_the_field():
         if (words := find_private(text))
     ]
     assert not found
+
+
+def list_raised(text: str) -> list[str]:
+    """List the exceptions that the `Raises:` section of a docstring names."""
+    section = re.search(r"^Raises:\n((?:(?: .*)?\n)*)", f"{text}\n", re.MULTILINE)
+    heads = re.findall(r"^ {4}(\S[^:]*):", section[1], re.MULTILINE) if section else []
+    return [name.split(".")[-1] for head in heads for name in head.split(", ")]
+
+
+def test_what_a_docstring_says_is_raised_exists():
+    """A class of ours, one of Python or of a module imported there, or an argument."""
+    trees = {
+        path.relative_to(ROOT): ast.parse(path.read_text())
+        for folder in ("td3_robot", "envs")
+        for path in (ROOT / folder).rglob("*.py")
+    }
+    ours = {n.name for t in trees.values() for n in ast.walk(t) if isinstance(n, ast.ClassDef)}
+    count = 0
+    unknown = []
+    for path, tree in trees.items():
+        used = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)}  # yaml.YAMLError
+        known = ours | used | {*dir(builtins)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                raised = list_raised(ast.get_docstring(node) or "")
+                count += len(raised)
+                arguments = {n.arg for n in ast.walk(node) if isinstance(n, ast.arg)}
+                missing = {*raised} - known - arguments
+                unknown += [(f"{path}:{getattr(node, 'lineno', 1)}", name) for name in missing]
+    assert count > 200 and not unknown
 
 
 def test_private_words_in_a_message_and_in_a_docstring_are_found(tmp_path):

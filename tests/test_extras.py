@@ -48,6 +48,15 @@ def test_every_extra_is_used_here():
     assert {extra for extra, _ in USES} == set(EXTRAS.values())
 
 
+def test_without_the_packages_of_every_command_one_line_says_how_to_install_them():
+    code = HIDING.format(
+        hidden=["jsonargparse", "docstring_parser"], root=str(ROOT), argv=["train"]
+    )
+    done = subprocess.run([sys.executable, "-c", code + COMMAND], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "is not installed for" in done.stderr and "run `make setup` once" in done.stderr
+
+
 @pytest.mark.parametrize(("extra", "line"), USES)
 def test_what_is_missing_is_one_line_that_installs_it(extra, line, tmp_path):
     (tmp_path / "made.onnx").write_bytes(b"no graph")

@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 
 import envs.legacy
+import td3_robot.deploy.legacy
 import td3_robot.utils.legacy
 
 ROOT = Path(__file__).resolve().parent.parent
 MODULES = td3_robot.utils.legacy.MODULES | envs.legacy.MODULES
+DEPLOY = {"td3_robot.deploy": td3_robot.deploy.legacy.NAMES}
 NAMES = [
     (module, old, new)
-    for table in (td3_robot.utils.legacy.NAMES, envs.legacy.NAMES)
+    for table in (td3_robot.utils.legacy.NAMES, envs.legacy.NAMES, DEPLOY)
     for module, renamed in table.items()
     for old, new in renamed.items()
 ]
@@ -42,7 +44,9 @@ def test_a_name_that_never_was_is_an_error():
     with pytest.raises(ImportError):
         importlib.import_module("td3_robot.no_such_module")
     with pytest.raises(AttributeError, match="no_such_name"):
-        td3_robot.utils.legacy.find_renamed("td3_robot.deploy", "no_such_name")
+        td3_robot.utils.legacy.find_renamed("td3_robot.networks", "no_such_name")
+    with pytest.raises(AttributeError, match="no_such_name"):
+        getattr(td3_robot.deploy, "no_such_name")  # noqa: B009
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import pytest
 import envs
 from benchmarks import faults
 from td3_robot.commands.goal import suggest_time
-from td3_robot.commands.run import NOT_REACHED, find_policy, with_limits
+from td3_robot.commands.run import NOT_REACHED, find_policy, replace_limits
 from td3_robot.deploy import Policy
 from td3_robot.deploy.robot.limits import FR3
 from td3_robot.deploy.runtime.arrival import Arrival
@@ -90,8 +90,18 @@ def test_the_exit_code_says_whether_the_goal_was_reached(
 def test_an_arm_that_has_left_its_goal_is_given_less_time_not_more():
     arrival = Arrival(np.array([0.5, 0.1, 0.5]), 0.02, 0.0, False, 0.0, (1.0, 17.0))
     assert (
-        suggest_time(arrival, 25.0, 0.1) == "it was within that from 1.0 to 17.0 s: --seconds 9.0"
+        suggest_time(arrival, 25.0, 0.1, 2.0)
+        == "it was within that from 1.0 to 17.0 s: --seconds 9.0"
     )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "needed", "flag"), [(2.0, 5.0, "8"), (10.0, 5.0, "20"), (0.0, 0.0, "10")]
+)
+def test_an_arm_short_of_its_goal_is_given_more_time_than_the_motion_takes(seconds, needed, flag):
+    arrival = Arrival(np.array([0.5, 0.1, 0.5]), 0.3, 0.0, False, 0.0, None)
+    words = suggest_time(arrival, seconds, 1.0, needed)
+    assert words == f"it may need more time: --seconds {flag}"
 
 
 def test_enter_is_the_emergency_stop(runs):
@@ -142,10 +152,10 @@ def test_one_line_for_what_cannot_be(path, flags, message):
 
 def test_another_arm_of_the_same_shape_is_kept_in_its_own_limits(path):
     robot = Policy.load(path).robot
-    kept = with_limits(robot, "fr3")
+    kept = replace_limits(robot, "fr3")
     assert kept.limits is FR3 and kept.joints[6] == "fr3_joint7"  # as its own messages have them
     assert dataclasses.replace(kept, limits=robot.limits, joints=robot.joints) == robot
-    assert with_limits(robot, None) is robot
+    assert replace_limits(robot, None) is robot
 
 
 def test_a_goal_of_another_shape_is_refused(path):
@@ -159,7 +169,7 @@ def test_a_goal_of_another_shape_is_refused(path):
 )
 def test_whatever_goes_wrong_the_arm_comes_to_rest_within_its_limits(path, fault):
     """One run a fault; `python benchmarks/faults.py` makes thousands."""
-    outcome = faults.one(str(path), Policy.load(path), envs.make_robot("panda"), fault, seed=1)
+    outcome = faults.run_once(str(path), Policy.load(path), envs.make_robot("panda"), fault, seed=1)
     assert outcome.wrong == "" and outcome.rest <= faults.REST, outcome
     if fault == "policy stopped":
         assert "command" in outcome.line or "held up" in outcome.line

@@ -173,15 +173,15 @@ def iter_imports(module: Module, names: set[str]) -> Iterator[str]:
 def find_rooms(modules: list[Module], package: str) -> dict[str, set[str]]:
     """Map each room, a file or folder directly below the package, to the rooms it imports."""
 
-    def room_of(name: str) -> str:
+    def find_room(name: str) -> str:
         parts = name.removeprefix(package).strip(".").split(".")
         return parts[0] or "__init__"
 
     names = {module.name for module in modules}
-    rooms: dict[str, set[str]] = {room_of(name): set() for name in names}
+    rooms: dict[str, set[str]] = {find_room(name): set() for name in names}
     for module in modules:
-        here = room_of(module.name)
-        rooms[here] |= {room_of(other) for other in iter_imports(module, names)} - {here}
+        here = find_room(module.name)
+        rooms[here] |= {find_room(other) for other in iter_imports(module, names)} - {here}
     return rooms
 
 

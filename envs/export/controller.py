@@ -62,7 +62,7 @@ class Controller(nn.Module):
         self._task = env.task
         self._world = env.world
         self._scene = {name: value[:1] for name, value in env.scene.items()}
-        self.examples = inputs_of(env, 0)
+        self.examples = list_inputs(env, 0)
         none = torch.zeros(env.num_envs, env.a_dim, dtype=torch.float32)
         told = env.task.make_command(env.world, env.moment, none)
         self.outputs = [name for name in OUTPUTS if name != "opening" or told.grip is not None]
@@ -77,7 +77,7 @@ class Controller(nn.Module):
         """
         task = self._task
         world = self._world
-        around = self._batched(dict(zip(self._scene, scene)))
+        around = self._add_batch(dict(zip(self._scene, scene)))
         state = SimState(q[None], qd[None], gripper)
         moment = make_moment(world, state, around, torch.zeros(1, dtype=torch.long))
         moment = task.sense(world, predict_half_period(task, world, moment))
@@ -88,8 +88,8 @@ class Controller(nn.Module):
         opening = () if command.grip is None else (command.grip,)
         return qd_commanded, *opening, observation[0]
 
-    def _batched(self, scene: Mapping[str, Tensor]) -> Scene:
-        """Return the scene as the simulator has it: with a batch dimension, flags as bool."""
+    def _add_batch(self, scene: Mapping[str, Tensor]) -> Scene:
+        """Add a batch dimension to the scene, and make flags bool, as the simulator has them."""
         found: Scene = {}
         for name, value in scene.items():
             like = self._scene[name]
@@ -114,7 +114,7 @@ class Carry(nn.Module):
     def __init__(self, env: ArmEnv):
         super().__init__()
         self._model = env.model
-        first = inputs_of(env, 0)
+        first = list_inputs(env, 0)
         none = torch.zeros(1, dtype=torch.float32)
         self._pressed = {"contact_depth": none} if "contact_depth" in env.scene else {}
         self._names = [name for name in (OBJECT, SUPPORT, "held") if name in env.scene]
@@ -145,7 +145,7 @@ class Carry(nn.Module):
         return after.gripper, *scene_then
 
 
-def inputs_of(env: ArmEnv, row: int) -> dict[str, Tensor]:
+def list_inputs(env: ArmEnv, row: int) -> dict[str, Tensor]:
     """Return what a controller of one arm of an environment is given: float32, none without a
     dimension.
     """

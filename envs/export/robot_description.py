@@ -8,7 +8,7 @@ import torch
 
 from envs.arm_env.arm_env import ArmEnv
 from envs.collision import CollisionModel, compile_collision
-from envs.export.controller import ARM, SCENE, Controller, inputs_of
+from envs.export.controller import ARM, SCENE, Controller, list_inputs
 from envs.robots import Robot
 from envs.robots.links import get_joint_name
 from td3_robot.errors import ConfigError
@@ -46,7 +46,7 @@ def describe(robot: Robot, acceleration: float | None = None) -> dict:
         )
     hand = robot.gripper
     try:
-        capsules = _capsules(compile_collision(robot))
+        capsules = _describe_capsules(compile_collision(robot))
     except ConfigError:  # no file of capsules yet
         capsules = None
     return {
@@ -62,7 +62,7 @@ def describe(robot: Robot, acceleration: float | None = None) -> dict:
             "jerk": None if robot.qdddlim is None else robot.qdddlim.tolist(),
         },
         "chain": {
-            "constants": _numbers(robot.chain.constants),
+            "constants": _round_to_list(robot.chain.constants),
             "prismatic": list(robot.chain.prismatic),
         },
         "gripper": {
@@ -74,15 +74,15 @@ def describe(robot: Robot, acceleration: float | None = None) -> dict:
     }
 
 
-def _capsules(model: CollisionModel) -> dict:
+def _describe_capsules(model: CollisionModel) -> dict:
     bodies = [body for body, local in model.points for _ in range(len(local) // 2)]
     ends = torch.cat([local[:, :3] for _, local in model.points]).view(-1, 2, 3)
     whole = {key: getattr(model, key).tolist() for key in ("first", "second", "over_ground")}
     followers = _list_followers(model)
     return {
         "bodies": bodies,
-        "ends": _numbers(ends),
-        "radius": _numbers(model.radius[:, 0]),
+        "ends": _round_to_list(ends),
+        "radius": _round_to_list(model.radius[:, 0]),
         **whole,
     } | ({"followers": followers} if followers else {})
 
@@ -101,13 +101,13 @@ def _list_followers(model: CollisionModel) -> list[dict]:
         followers.prismatic,
     )
     return [
-        dict(zip(keys, row)) | {"constant": _numbers(constant)}
+        dict(zip(keys, row)) | {"constant": _round_to_list(constant)}
         for *row, constant in zip(*values, followers.constants)
     ]
 
 
-def _numbers(value: torch.Tensor) -> list:
-    """As nested lists, rounded to the digits that there are."""
+def _round_to_list(value: torch.Tensor) -> list:
+    """Round to the digits that float32 has, and return nested lists."""
     array = value.double().numpy()
     rounded = [float(f"{x:.{DIGITS}g}") + 0.0 for x in array.ravel()]
     return np.array(rounded).reshape(array.shape).tolist()
@@ -156,7 +156,7 @@ def sample_vectors(env: ArmEnv, controller: Controller, inputs: Iterable[str]) -
     qd_commanded = command.joints.clamp(-1.0, 1.0) * env.model.qdlim
     vectors = []
     for row in range(env.num_envs):
-        given = {name: value.tolist() for name, value in inputs_of(env, row).items()}
+        given = {name: value.tolist() for name, value in list_inputs(env, row).items()}
         scene = {name: given[name] for name in inputs if name not in ARM}
         vectors.append({name: given[name] for name in ("q", "qd")} | {"scene": scene})
         vectors[-1] |= {"gripper": given["gripper"][0], "observation": observation[row].tolist()}

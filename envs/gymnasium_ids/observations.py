@@ -66,7 +66,7 @@ class GoalObservations:
         return self.compute_goal_reward(observation["achieved_goal"], observation["desired_goal"])
 
     def compute_goal_reward(self, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
-        """GoalObservations (..., g) -> (...) 0 where the desired one is met and -1 elsewhere."""
+        """Compute rewards (...) of goals (..., g): 0 where the desired one is met, else -1."""
         rows = [
             torch.as_tensor(np.asarray(goal, np.float32)).reshape(-1, goal.shape[-1])
             for goal in (achieved, desired)

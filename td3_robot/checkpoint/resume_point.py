@@ -28,7 +28,8 @@ def read_resume_point(folder: Path, processes: int | None = 1) -> tuple[dict[str
     """
     if not (folder / LAST).is_dir():
         raise CheckpointError(
-            f"run {folder.name!r} has no resume point: {folder / LAST} does not exist"
+            f"run {folder.name!r} has no resume point {folder / LAST}, which is written every "
+            f"save_every seconds; train a new run from its policy: --start_from {folder.name}"
         )
     states, state = _read_newest(folder)
     then = len(_get_ranks(state) or [state])

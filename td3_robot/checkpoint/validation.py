@@ -24,7 +24,7 @@ def validate_state(part: nn.Module | Optimizer, state: object) -> dict:
     state only steps and moments are returned, as copies; it keeps its own learning rates.
 
     Raises:
-        Unfit: names the entry, what was expected and what came.
+        StateMismatch: names the entry, what was expected and what came.
     """
     if not isinstance(state, dict):
         raise StateMismatch(

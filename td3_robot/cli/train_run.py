@@ -109,13 +109,21 @@ def build_callbacks(config: Config) -> list[Callback]:
 
 
 def resume(trainer: Trainer) -> bool:
-    """Resume a run and say what is lost; return whether it is finished already."""
+    """Resume a run and say what is lost; return whether it is finished already.
+
+    Raises:
+        ConfigError: more steps are made already than it is to have.
+    """
     lost = trainer.resume()
     steps = trainer.steps
     if steps >= trainer.config.steps and trainer.summarised:
         name = run_name(trainer.folder)
         say(f"{name} is finished after {steps} steps; raise --steps to train on")
         return True
+    if steps > trainer.config.steps:
+        raise ConfigError(
+            f"steps must be at least {steps}, made already, got {trainer.config.steps}"
+        )
     for sentence in lost:
         say(sentence)
     return False

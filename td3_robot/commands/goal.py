@@ -23,7 +23,7 @@ def check_goal(
     obstacles: Obstacles,
     speed: float,
     seconds: float,
-) -> None:
+) -> float:
     """Refuse a goal that an arm cannot reach; warn if the time is too short for the way there.
 
     Args:
@@ -33,6 +33,9 @@ def check_goal(
         obstacles: what the arm keeps clear of.
         speed: share of the arm's velocity limits.
         seconds: how long it will move.
+
+    Returns:
+        The shortest time of the motion [s].
 
     Raises:
         ConfigError: the goal is out of reach, or no posture at the goal is free of contact.
@@ -61,6 +64,7 @@ def check_goal(
             f"at --speed {speed:g} the motion to the goal takes at least {needed:.0f} s, longer "
             f"than --seconds {seconds:g}"
         )
+    return needed
 
 
 def describe_arrival(arrival: Arrival, policy: Policy) -> str:
@@ -80,15 +84,23 @@ def describe_arrival(arrival: Arrival, policy: Policy) -> str:
     return f"{line}not reached (within {most})"
 
 
-def suggest_time(arrival: Arrival, seconds: float, speed: float) -> str:
-    """Return the flags that may help an arm that is not at its goal when the time is up."""
+def suggest_time(arrival: Arrival, seconds: float, speed: float, needed: float) -> str:
+    """Return the flags that may help an arm that is not at its goal when the time is up.
+
+    Args:
+        arrival: where it is.
+        seconds: how long it has moved.
+        speed: share of its speed limits.
+        needed: the shortest time of the motion, from `check_goal` [s].
+    """
     if arrival.stayed is not None:  # a policy may go on moving joints that its goal leaves free
         came, left = arrival.stayed
         return (
             f"it was within that from {came:.1f} to {left:.1f} s: --seconds {(came + left) / 2:.1f}"
         )
     faster = f", or --speed {min(1.0, 2.0 * speed):g}" if speed < 1.0 else ""
-    return f"it may need more time: --seconds {2.0 * seconds or 10.0:g}{faster}"
+    longer = max(2.0 * seconds, np.ceil(1.5 * needed)) or 10.0
+    return f"it may need more time: --seconds {longer:g}{faster}"
 
 
 def format_distance(distance: float) -> str:

@@ -44,7 +44,22 @@ def run_command(name: str) -> NoReturn:
 
     if (folder := find_other_envs()) is not None:
         run_script(lambda argv: refuse_other_envs(folder))
-    run_script(importlib.import_module(f"td3_robot.commands.{name}").main)
+    try:
+        command = importlib.import_module(f"td3_robot.commands.{name}").main
+    except ModuleNotFoundError as error:
+        missing = error.name
+        if missing is None or missing.split(".")[0] in ("td3_robot", "envs"):
+            raise
+        run_script(lambda argv: refuse_missing(missing))
+    run_script(command)
+
+
+def refuse_missing(package: str) -> int:
+    """Raise the error of a package that every command needs."""
+    raise ConfigError(
+        f"{package} is not installed for {sys.executable}: run `make setup` once, then "
+        "`. .venv/bin/activate`"
+    )
 
 
 def find_other_envs() -> Path | None:

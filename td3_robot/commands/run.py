@@ -30,7 +30,7 @@ from td3_robot.deploy.policy import CLOCK, FILE
 from td3_robot.deploy.robot.obstacles import KINDS
 from td3_robot.deploy.runtime.arrival import Arrival, RecordedArm
 from td3_robot.deploy.runtime.control_loop import Log, run_control_loop, wait_for_calm_start
-from td3_robot.deploy.runtime.emergency_stop import emergency_stop, interrupt_on_signals
+from td3_robot.deploy.runtime.emergency_stop import interrupt_on_signals, make_stop_poll
 from td3_robot.deploy.runtime.latency_compensation import LONGEST
 from td3_robot.deploy.runtime.policy_worker import TERMINAL, PolicyProcess
 from td3_robot.errors import ConfigError, not_none, unknown
@@ -146,17 +146,17 @@ def main(argv: list[str]) -> int:
         with stage("loading the policy"):
             policy = Policy.load(path)
             scene = build_scene(policy, asked)
-            kept = with_limits(policy.robot, asked.limits)
+            kept = replace_limits(policy.robot, asked.limits)
             kept.limits.narrow(asked.speed)  # a speed that cannot be is refused before it divides
             around = load_obstacles(asked)
-            check_goal(policy, kept, scene["goal"], around, asked.speed, asked.seconds)
+            needed = check_goal(policy, kept, scene["goal"], around, asked.speed, asked.seconds)
         reason, arrival = drive(policy, path, asked, scene)
     except DeployError as error:
         raise ConfigError(str(error)) from None
     if arrival is not None:
         say(describe_arrival(arrival, policy))
         if reason == TIME_UP and not arrival.reached:
-            say(suggest_time(arrival, asked.seconds, asked.speed))
+            say(suggest_time(arrival, asked.seconds, asked.speed, needed))
     say(f"the arm is at rest: {reason}")
     if reason == TIME_UP:
         return 0 if arrival is None or arrival.reached else NOT_REACHED
@@ -219,8 +219,8 @@ def load_obstacles(asked: Arguments) -> Obstacles:
     return Obstacles(ground=asked.ground)
 
 
-def with_limits(robot: Robot, name: str | None) -> Robot:
-    """The policy's robot with the limits of another one's joints, and their names.
+def replace_limits(robot: Robot, name: str | None) -> Robot:
+    """Replace the limits of a robot's joints, and their names, by those of another one.
 
     Raises:
         DeployError: there is no such robot, or it has another number of joints.
@@ -243,7 +243,7 @@ def drive(
     Returns:
         Why it ended, in words, and where the arm came to rest; None if nothing was sent.
     """
-    kept = with_limits(policy.robot, asked.limits)
+    kept = replace_limits(policy.robot, asked.limits)
     with contextlib.ExitStack() as cleanup:
         interrupt_on_signals()
         log = Log(asked.log, kept.joints)  # first: if none can be written nothing should move
@@ -259,12 +259,12 @@ def drive(
                 with contextlib.suppress(DeployError):  # what went wrong first is what counts
                     arm.stop()  # gives it back to whoever moves it next
                 raise
-        pressed = emergency_stop()
+        pressed = make_stop_poll()
         latency = min(arm.latency, LONGEST) if asked.latency is None else asked.latency
-        ahead = f", seen {1e3 * latency:.0f} ms ahead" if latency else ""
+        assumed = f", assuming {1e3 * latency:.0f} ms of latency" if latency else ""
         say(
             f"{policy.robot.name} moves at {asked.speed:.0%} of its speed for {asked.seconds:g} s"
-            f"{ahead}; Enter or Ctrl-C stops it"
+            f"{assumed}; Enter or Ctrl-C stops it"
         )
         how = {
             "latency": latency,

@@ -5,9 +5,8 @@ numpy alone, and onnxruntime to load a policy; nothing else of this project is i
 docs/how-to/deploy-real-arm.md has the steps.
 """
 
-import warnings
-
 from td3_robot.deploy.errors import DeployError
+from td3_robot.deploy.legacy import NAMES, warn_renamed
 from td3_robot.deploy.policy import Policy
 from td3_robot.deploy.robot.description import Robot
 from td3_robot.deploy.robot.limits import Limits
@@ -29,13 +28,10 @@ __all__ = [
     "measure_latency",
 ]
 
-_OLD_NAMES = {"Foresight": "LatencyCompensator", "measured_latency": "measure_latency"}
-
 
 def __getattr__(name: str) -> object:
     """Return what an old name means now."""
-    if name not in _OLD_NAMES:
+    if name not in NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    message = f"{__name__}.{name} is now {_OLD_NAMES[name]}"
-    warnings.warn(message, FutureWarning, stacklevel=2)
-    return globals()[_OLD_NAMES[name]]
+    warn_renamed(f"{__name__}.{name}", NAMES[name])
+    return globals()[NAMES[name]]

@@ -7,10 +7,16 @@ from pathlib import Path
 import numpy as np
 
 from td3_robot.deploy.errors import DeployError
+from td3_robot.deploy.legacy import keep_old_names
 from td3_robot.deploy.planning import make_planner
 from td3_robot.deploy.robot.description import Robot
 from td3_robot.deploy.robot.obstacles import KINDS, VELOCITIES, move_obstacles
-from td3_robot.deploy.runtime.latency_compensation import LatencyCompensator
+from td3_robot.deploy.runtime.latency_compensation import (
+    KEPT,
+    LONGEST,
+    LatencyCompensator,
+    check_latency,
+)
 
 FILE = "policy.onnx"  # in a run's folder
 KEY = "td3_robot"  # of the metadata, one JSON object; docs/reference/files.md lists what is in it
@@ -24,6 +30,7 @@ ARM = ("q", "qd", "gripper")  # inputs that are no part of a scene
 CLOCK = "clock"  # input of policies that go by the time since they began
 
 
+@keep_old_names(sent="record_command")
 class Policy:
     """A policy and its robot; make one with `Policy.load`.
 
@@ -34,10 +41,11 @@ class Policy:
         rate: how often it is to be called [Hz].
         opening: the gripper's opening that the latest call commanded, 1 is open; None where the
             task commands none.
-        latency: from sending a velocity to a state that shows its effect [s]. Where it is not 0,
-            calls predict the state that their answer will meet: they take their answers for what
-            the arm is sent, at `rate`. Give `at` where calls are late or left out, call `sent`
-            where something else is sent, and `reset` before a motion.
+        latency: from sending a velocity to a state that shows its effect [s]; may be set in
+            mid-motion. Where it is not 0, calls predict the state that their answer will meet: they
+            take their answers for what the arm is sent, at `rate`. Give `at` where calls are late
+            or left out, call `record_command` where something else is sent, and `reset` before a
+            motion.
     """
 
     def __init__(self, session, metadata: dict):
@@ -54,7 +62,8 @@ class Policy:
         self._run = session.run
         carry = metadata.get("carry")
         self._carry = None if carry is None else _start_session(base64.b64decode(carry)).run
-        self.latency = 0.0
+        self._compensator = LatencyCompensator(self.robot, 0.0, self.rate)
+        self.reset()
 
     @classmethod
     def load(cls, name: str | Path, latency: float = 0.0) -> "Policy":
@@ -99,6 +108,7 @@ class Policy:
             what = " ".join(f"{type(error).__name__}: {error}".split())[:150]
             raise DeployError(f"{path} is damaged: its metadata cannot be used ({what})") from error
         policy.latency = latency
+        policy.reset()
         return policy
 
     @property
@@ -108,13 +118,13 @@ class Policy:
 
     @latency.setter
     def latency(self, seconds: float) -> None:
-        """Set another latency, and begin a new motion."""
-        self._compensator = LatencyCompensator(self.robot, seconds, self.rate)
-        self.reset()
+        """Set another latency; the motion and the commands on their way stay as they are."""
+        self._compensator.latency = check_latency(seconds)
 
     def reset(self) -> None:
         """Begin a motion: the arm is at rest, and no command is on its way."""
-        self._compensator.reset()
+        self._compensator = LatencyCompensator(self.robot, self.latency, self.rate)
+        self._compensator.memory = LONGEST + KEPT  # for whatever latency is set in mid-motion
         self._planner = make_planner(self.robot, self.scene)
         self._now = 0.0
         self._began: float | None = None
@@ -145,11 +155,12 @@ class Policy:
         if CLOCK in self.scene and CLOCK not in scene:
             scene[CLOCK] = self._read_clock(at)
         state = self._check(q, qd, gripper, scene)
-        if not self.latency:
-            return self._command(*state)
         self._now = self._now + 1.0 / self.rate if at is None else float(at)
-        command = self._command(*self._predict(*state))
-        self.sent(command, self.opening)
+        if self.latency:
+            command = self._command(*self._predict(*state))
+        else:
+            command = self._command(*state)
+        self.record_command(command, self.opening)
         return command
 
     def _read_clock(self, at: float | None) -> float:
@@ -161,7 +172,7 @@ class Policy:
             self._began = float(at)
         return float(at) - self._began
 
-    def sent(self, qd, opening: float | None = None) -> None:
+    def record_command(self, qd, opening: float | None = None) -> None:
         """Record what the arm was sent instead of the latest answer: slower, filtered, or zero.
 
         Args:
@@ -173,7 +184,7 @@ class Policy:
         command = np.asarray(qd, float)
         if self._moves_gripper and opening is not None:
             command = np.append(command, opening)
-        self._compensator.sent(command, self._now)
+        self._compensator.record_command(command, self._now)
 
     def observe(self, q, qd, gripper, **scene) -> np.ndarray:
         """Return the policy's observation (o_dim,); arguments as for a call."""
@@ -236,7 +247,7 @@ class Policy:
                 size = " x ".join(map(str, shapes[name]))
                 raise DeployError(f"{name} must be {size} finite numbers, got {value.tolist()}")
         if "goal" in given and given["goal"].size == POSE:
-            given["goal"] = _pose(given["goal"])
+            given["goal"] = _normalize_pose(given["goal"])
         driver = 0.0 if gripper is None else float(gripper)
         if not np.isfinite(driver):
             raise DeployError(f"gripper must be finite, got {driver}")
@@ -301,8 +312,8 @@ def _start_session(model: bytes):
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-def _pose(goal: np.ndarray) -> np.ndarray:
-    """A position [m] and a unit quaternion, wxyz, of one that is nearly one."""
+def _normalize_pose(goal: np.ndarray) -> np.ndarray:
+    """Return a position [m] and a unit quaternion, wxyz, from one that is nearly one."""
     length = np.linalg.norm(goal[3:])
     if abs(length - 1.0) > NEARLY:
         raise DeployError(

@@ -80,7 +80,8 @@ def load_agent(agent: Agent, name: str | Path) -> None:
             )
         if (there := options.get("residual_at")) != (here := agent.config.residual_at):
             raise CheckpointError(
-                f"checkpoint {name}: its actor corrects the action at {there}, not at {here}"
+                f"checkpoint {name}: its actor {_describe_residual(there)}, "
+                f"this one {_describe_residual(here)}; td3.residual must be the same"
             )
     states = found.states
     deployed = options.get("policy", "actor")
@@ -90,6 +91,12 @@ def load_agent(agent: Agent, name: str | Path) -> None:
     _load_states(agent, name, states)
     if agent.config.weight_norm and not options.get("weight_norm"):
         normalize_weights([p for p in get_parts(agent).values() if isinstance(p, nn.Module)])
+
+
+def _describe_residual(column: int | None) -> str:
+    if column is None:
+        return "corrects no controller"
+    return f"corrects the controller in observation column {column}"
 
 
 def load_states(agent: Agent, states: dict[str, dict]) -> None:

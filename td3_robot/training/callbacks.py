@@ -57,7 +57,7 @@ class Callback:
     """Nothing, at every occasion: a callback overrides what it needs.
 
     Whatever a callback raises ends the run. What only writes figures somewhere is better a
-    `tracking.Tracker`, whose failure costs no training.
+    `loggers.base.Tracker`, whose failure costs no training.
     """
 
     def on_step(self, run: Run) -> None:

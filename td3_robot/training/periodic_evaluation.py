@@ -34,8 +34,8 @@ class PeriodicEvaluation:
         self._seed = seed
         self.stop = threading.Event()
 
-    def scores(self, agent: TD3, use: str) -> dict[str, float]:
-        """Return what `evaluate` measures on the episodes of this use; nothing without an
+    def evaluate(self, agent: TD3, use: str) -> dict[str, float]:
+        """Evaluate an agent on the episodes of this use, and return its scores; none without an
         environment.
 
         Raises:

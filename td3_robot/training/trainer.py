@@ -284,7 +284,7 @@ class Trainer:
         return {
             "env_steps": self.env_steps,
             "gradient_steps": self.agent.gradient_steps,
-            **self._evaluation.scores(self.agent, PERIODIC),
+            **self._evaluation.evaluate(self.agent, PERIODIC),
             **_average(self.source.metrics(), self._communicator),
             **meters.compute_losses(),
             **speeds,
@@ -297,7 +297,7 @@ class Trainer:
             scores = dict(zip(("train_success_rate", "train_return"), self.state.best.score))
             known = self.source.metrics()
             return {name: score for name, score in scores.items() if name in known}
-        return self._evaluation.scores(self.state.best.load(self.agent), FINAL)
+        return self._evaluation.evaluate(self.state.best.load(self.agent), FINAL)
 
     @property
     def summarised(self) -> bool:

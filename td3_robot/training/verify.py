@@ -125,9 +125,11 @@ def _check_metrics(path: Path) -> str:
     if not (path / CSV_NAME).is_file():
         raise _NothingToCheck(f"no {CSV_NAME}")
     steps = [get_steps(row) for row in read_metrics(path)]
+    if not steps:
+        raise CheckpointError(f"{CSV_NAME} has no rows")
     if steps != sorted(set(steps)):
         raise CheckpointError(f"rows of {CSV_NAME} are doubled or out of order")
-    return f"{len(steps)} rows, up to {steps[-1] if steps else 0} steps"
+    return f"{len(steps)} rows, up to {steps[-1]} steps"
 
 
 def _check_summary(path: Path) -> str:
@@ -142,6 +144,8 @@ def _check_summary(path: Path) -> str:
     text = f"{end} after {counts[0]} env steps, {counts[1]} updates"
     if rows and get_steps(rows[-1]) > max(counts):
         raise _Differs(f"of an earlier session: {text}")
+    if rows and told.get("finished") and get_steps(rows[-1]) not in counts:
+        raise CheckpointError(f"{text}, but {CSV_NAME} ends after {get_steps(rows[-1])}")
     return text
 
 

@@ -1,4 +1,7 @@
-"""Old import paths and names: they keep working, and a warning names the new ones."""
+"""Old import paths and names: they keep working, and a warning names the new ones.
+
+Those of `td3_robot.deploy`, which imports nothing else of ours, are in its own `legacy.py`.
+"""
 
 import functools
 import importlib
@@ -23,7 +26,6 @@ MODULES = {  # old module -> new module
 }
 NAMES: dict[str, dict[str, str]] = {  # new module -> {old name: new name, or its dotted path}
     "td3_robot.data.batch_source": {"Source": "BatchSource"},
-    "td3_robot.deploy": {"Foresight": "LatencyCompensator", "measured_latency": "measure_latency"},
     "td3_robot.evaluation": {
         "episode_statistics": "compute_episode_statistics",
         "random_policy": "make_random_policy",

@@ -51,6 +51,8 @@ def read_log(path: Path, n: int) -> ArmRun:
     try:
         if path.stat().st_size > LARGEST:
             raise ValueError(f"is larger than {LARGEST >> 20} MB")
+        if not path.stat().st_size:
+            raise ValueError("is empty")
         with path.open(newline="", encoding="utf-8") as file:
             header, *rows = list(csv.reader(file))
         joints = tuple(name.removeprefix("q_") for name in header if name.startswith("q_"))

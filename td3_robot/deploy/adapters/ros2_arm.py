@@ -57,12 +57,12 @@ class Ros2Arm:
         newest = QoSProfile(
             history=HistoryPolicy.KEEP_LAST, depth=QUEUE, reliability=ReliabilityPolicy.BEST_EFFORT
         )
-        self._node.create_subscription(JointState, "/joint_states", self._seen, newest)
+        self._node.create_subscription(JointState, "/joint_states", self._take_message, newest)
         self._publisher = self._node.create_publisher(
             Float64MultiArray, f"/{controller}/commands", QUEUE
         )
 
-    def _seen(self, message) -> None:
+    def _take_message(self, message) -> None:
         """Keep a new message that has all the joints, in whatever order, with their positions.
 
         Raises:

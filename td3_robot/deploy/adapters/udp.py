@@ -18,7 +18,7 @@ HEAD = struct.Struct("<IQd")  # sum, number, stamp [s]
 SUM = struct.Struct("<I")
 
 
-def packed(number: int, stamp: float, values: np.ndarray) -> bytes:
+def pack(number: int, stamp: float, values: np.ndarray) -> bytes:
     """Return a packet of float64 values."""
     body = HEAD.pack(0, number, stamp)[SUM.size :] + np.asarray(values, "<f8").tobytes()
     return SUM.pack(zlib.crc32(body)) + body
@@ -31,7 +31,7 @@ class Inbox:
         self.count = count
         self.number = 0
 
-    def taken(self, packet: bytes) -> tuple[float, np.ndarray] | None:
+    def take(self, packet: bytes) -> tuple[float, np.ndarray] | None:
         """Return stamp and values of a good packet, else None."""
         if len(packet) != HEAD.size + 8 * self.count:
             return None
@@ -42,7 +42,7 @@ class Inbox:
         return stamp, np.frombuffer(packet, "<f8", offset=HEAD.size)
 
 
-def waiting(sock: socket.socket) -> list[tuple[bytes, tuple]]:
+def receive_all(sock: socket.socket) -> list[tuple[bytes, tuple]]:
     """Return all packets at a socket that does not block, with their senders."""
     packets = []
     while True:
@@ -77,8 +77,8 @@ class UdpArm:
     def read(self) -> Reading | None:
         """Return the newest state, or None."""
         newest = None
-        for packet, _ in waiting(self._socket):
-            newest = self._inbox.taken(packet) or newest
+        for packet, _ in receive_all(self._socket):
+            newest = self._inbox.take(packet) or newest
         if newest is None:
             return None
         stamp, values = newest
@@ -90,7 +90,7 @@ class UdpArm:
         """Command velocities (n,)."""
         self._number += 1
         try:
-            self._socket.send(packed(self._number, time.monotonic(), qd))
+            self._socket.send(pack(self._number, time.monotonic(), qd))
         except (BlockingIOError, ConnectionError):  # the other end is gone: its silence tells
             pass
 

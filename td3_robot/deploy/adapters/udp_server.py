@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from td3_robot.deploy.adapters.udp import Inbox, packed, waiting
+from td3_robot.deploy.adapters.udp import Inbox, pack, receive_all
 
 PERIOD = 0.005  # [s] of a step
 SILENCE = 0.1  # [s] without a command after which the arm brakes by itself, as MoveIt Servo does
@@ -81,7 +81,7 @@ class Lossy:
             late = faults.delay + faults.jitter * draw.random()
             heapq.heappush(self._queue, (now + late, self._count, packet))
 
-    def due(self, now: float) -> list[bytes]:
+    def pop_due(self, now: float) -> list[bytes]:
         """Return the packets that have arrived."""
         arrived = []
         while self._queue and self._queue[0][0] <= now:
@@ -113,12 +113,12 @@ def serve(
     due = time.monotonic()
     while True:
         now = time.monotonic()
-        for packet, sender in waiting(sock):
+        for packet, sender in receive_all(sock):
             peer = sender
             there.put(packet, now)
-        for packet in there.due(now):
-            if taken := inbox.taken(packet):
-                command = taken[1]
+        for packet in there.pop_due(now):
+            if received := inbox.take(packet):
+                command = received[1]
                 heard = now
         if now - due > CATCH_UP:
             due = now
@@ -128,8 +128,8 @@ def serve(
             number += 1
             reading = arm.reading()
             watched(now, reading)
-            back.put(packed(number, now, np.array(reading)), now)
-        for packet in back.due(now):
+            back.put(pack(number, now, np.array(reading)), now)
+        for packet in back.pop_due(now):
             if peer is not None:
                 try:
                     sock.sendto(packet, peer)

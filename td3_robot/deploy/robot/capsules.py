@@ -2,7 +2,7 @@
 
 The arm is the capsules of its description: all points within a radius of a segment. The formulas
 are those of the simulator's guard (envs/collision/geometry.py); a test holds both to the same
-numbers. Vectors are component-first, (3, m, ...), and all segments are place by one matrix
+numbers. Vectors are component-first, (3, m, ...), and all segments are placed by one matrix
 product: with so few numbers the calls are what takes time.
 """
 

@@ -54,7 +54,8 @@ class Robot:
         """
         try:
             chain = Chain(
-                _single(values["chain"]["constants"]), np.array(values["chain"]["prismatic"], bool)
+                _round_to_float32(values["chain"]["constants"]),
+                np.array(values["chain"]["prismatic"], bool),
             )
             return cls(
                 name=values["name"],
@@ -65,7 +66,7 @@ class Robot:
                 drivers=np.array(values["gripper"]["drivers"]),
                 stroke=tuple(values["gripper"]["stroke"]),
                 gripper_speed=values["gripper"]["speed"],
-                capsules=_capsules(values["capsules"]),
+                capsules=_parse_capsules(values["capsules"]),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise DeployError(
@@ -99,23 +100,24 @@ class Robot:
             raise DeployError(f"{path} is no JSON: {error}") from None
 
 
-def _capsules(values: dict | None) -> Capsules | None:
+def _parse_capsules(values: dict | None) -> Capsules | None:
     if values is None:
         return None
     whole = {
         key: np.array(values[key], int) for key in ("bodies", "first", "second", "over_ground")
     }
     followers = tuple(
-        Follower(**one | {"constant": _single(one["constant"])})
+        Follower(**one | {"constant": _round_to_float32(one["constant"])})
         for one in values.get("followers", ())
     )
     return Capsules(
-        ends=_single(values["ends"]), radius=_single(values["radius"]), followers=followers, **whole
+        ends=_round_to_float32(values["ends"]),
+        radius=_round_to_float32(values["radius"]),
+        followers=followers,
+        **whole,
     )
 
 
-def _single(values: list) -> np.ndarray:
-    """The simulator's numbers, which have 32 bits: nine digits tell which, and are not the number
-    itself.
-    """
+def _round_to_float32(values: list) -> np.ndarray:
+    """Round to the simulator's 32-bit numbers: nine digits name one, and are not it."""
     return np.array(values, np.float32).astype(float)

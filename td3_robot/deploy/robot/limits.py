@@ -84,7 +84,7 @@ class Limits:
         (low, c_low, offset_low), (high, c_high, offset_high) = self.curve
         down = np.sqrt(np.maximum(c_low * (q - low), 0.0)) - offset_low
         up = np.sqrt(np.maximum(c_high * (high - q), 0.0)) - offset_high
-        return -_between(down, self.velocity), _between(up, self.velocity)
+        return -clamp(down, 0.0, self.velocity), clamp(up, 0.0, self.velocity)
 
     def narrow(self, speed: float = 1.0, margin: float = 0.0) -> "Limits":
         """Return limits with a share of the velocities, a margin inside the positions [rad or m],
@@ -108,13 +108,13 @@ class Limits:
         )
 
 
-def _between(x: np.ndarray, most: np.ndarray) -> np.ndarray:
-    """x, not below 0 nor above `most`; np.clip takes ten times as long on a few numbers."""
-    return np.minimum(np.maximum(x, 0.0), most)
+def clamp(x: np.ndarray, low: np.ndarray | float, high: np.ndarray) -> np.ndarray:
+    """Clamp x to [low, high]; np.clip takes ten times as long on a few numbers."""
+    return np.minimum(np.maximum(x, low), high)
 
 
-def _fr3() -> Limits:
-    """Franka Research 3:
+def _make_fr3() -> Limits:
+    """Make the limits of the Franka Research 3:
     https://frankarobotics.github.io/docs/control_parameters.html#limits-for-franka-research-3, with
     the velocities of libfranka's include/franka/rate_limiting.h (computeUpperLimitsJointVelocity
     and computeLowerLimitsJointVelocity, less its tolerance of 0.001 rad/s), 10 rad/s2 and 5,000
@@ -129,4 +129,4 @@ def _fr3() -> Limits:
     return Limits(lower, upper, velocity, np.full(7, 10.0), np.full(7, 5000.0), curve)
 
 
-FR3 = _fr3()
+FR3 = _make_fr3()

@@ -72,6 +72,9 @@ class Obstacles:
         """
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
+            known = (*KINDS, *VELOCITIES)
+            if unknown := values.keys() - set(known):
+                raise ValueError(f"unknown key {min(unknown)!r}; valid choices: {', '.join(known)}")
             return cls(
                 **{name: np.array(value, float) for name, value in values.items()}, ground=ground
             )

@@ -202,7 +202,7 @@ def run_control_loop(
                 if estimator and not watch.reason:
                     estimator.see(reading.q, reading.qd, now)
             if newest is not None and now >= ask_at and not watch.reason:
-                policy.ask(_ahead(foresight, newest, now, now - came), scene)
+                policy.ask(_predict_reading(foresight, newest, now, now - came), scene)
                 ask_at = max(ask_at + 1.0 / policy_rate, now)
             if answer := policy.answer():
                 watch.command(speed * answer[1], answer[0])
@@ -215,7 +215,7 @@ def run_control_loop(
                 log.step(due - begun, watch.safe.state.q, qd, watch.reason or watch.safe.refused)
             if send:
                 _call("take a velocity", watch, arm.send, qd)
-                foresight.sent(qd, now)
+                foresight.record_command(qd, now)
             elif now - said > 0.5:
                 said = now
                 print("would send", np.array2string(qd, precision=4, suppress_small=True))
@@ -266,7 +266,9 @@ def _call(to: str, watch: Watchdog, call: Callable[..., Any], *values) -> Any:
     return None
 
 
-def _ahead(foresight: LatencyCompensator, reading: Reading, now: float, age: float) -> Reading:
+def _predict_reading(
+    foresight: LatencyCompensator, reading: Reading, now: float, age: float
+) -> Reading:
     """Predict from a state of this age [s] the state when a command sent now begins to act."""
     q, qd, gripper = foresight(reading.q, reading.qd, reading.gripper, now, age)
     return reading._replace(q=q, qd=qd, gripper=gripper)

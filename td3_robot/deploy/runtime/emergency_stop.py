@@ -21,10 +21,10 @@ def interrupt_on_signals() -> None:
         signal.signal(getattr(signal, name), interrupt)
 
 
-def emergency_stop() -> Callable[[], bool]:
-    """Return whether Enter or Ctrl-C has been pressed since, or a SIGTERM or SIGHUP
-    has come, as when an ssh connection is lost; they do no more than that from here, so that the
-    arm is braked and not let go of.
+def make_stop_poll() -> Callable[[], bool]:
+    """Make a function that returns True once Enter or Ctrl-C has been pressed, or a SIGTERM or
+    SIGHUP has come, as when an ssh connection is lost; they do no more than that from here, so that
+    the arm is braked and not let go of.
     """
     state = {"pressed": False, "open": sys.stdin is not None}  # a service may have none
     for name in SIGNALS:
@@ -32,7 +32,7 @@ def emergency_stop() -> Callable[[], bool]:
 
     def pressed() -> bool:
         if state["open"] and select.select([sys.stdin], [], [], 0.0)[0]:
-            typed = _typed()
+            typed = _read_typed()
             state["open"] = bool(typed)  # at its end there is nobody to press anything
             state["pressed"] |= b"\n" in typed
         return state["pressed"]
@@ -40,7 +40,7 @@ def emergency_stop() -> Callable[[], bool]:
     return pressed
 
 
-def _typed() -> bytes:
+def _read_typed() -> bytes:
     try:
         return os.read(sys.stdin.fileno(), 1024)
     except OSError:  # of a terminal that is gone

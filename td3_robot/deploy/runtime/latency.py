@@ -41,7 +41,7 @@ def measure_latency(
     watch = Watchdog(
         SafetyFilter(robot, arm.rate, arm.rate), state_age=SILENCE, command_age=SILENCE
     )
-    start = _first(arm)
+    start = _wait_for_state(arm)
     watch.reset(start.q, time.monotonic())
     try:
         behind, gone, moved = _move(arm, watch, joint, speed, seconds)
@@ -61,7 +61,7 @@ def measure_latency(
     return max(0.0, float(np.median(behind)) / speed)
 
 
-def _first(arm: Arm) -> Reading:
+def _wait_for_state(arm: Arm) -> Reading:
     begun = time.monotonic()
     while time.monotonic() < begun + FIRST:
         if reading := arm.read():

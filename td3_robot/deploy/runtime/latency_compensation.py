@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from td3_robot.deploy.errors import DeployError
+from td3_robot.deploy.legacy import keep_old_names
 from td3_robot.deploy.robot.description import Robot
+from td3_robot.deploy.robot.limits import clamp
 from td3_robot.deploy.safety.stop_trajectory import find_stopping_speed
 
 LONGEST = 0.5  # [s] of latency
@@ -25,11 +27,23 @@ BEFORE = 10.0  # [s] for which an arm has been at rest when it is sent its first
 Grip = Callable[[np.ndarray, float, np.ndarray, float], float]
 
 
-def shut(q: np.ndarray, gripper: float, q_after: np.ndarray, after: float) -> float:
-    """A gripper with nothing between its fingers; a `Grip`."""
+def close_freely(q: np.ndarray, gripper: float, q_after: np.ndarray, after: float) -> float:
+    """Return the driver coordinate of a gripper with nothing between its fingers; a `Grip`."""
     return after
 
 
+def check_latency(seconds: float) -> float:
+    """Check a latency [s], and return it.
+
+    Raises:
+        DeployError: it is not from 0 to `LONGEST`.
+    """
+    if not 0.0 <= seconds <= LONGEST:
+        raise DeployError(f"latency must be from 0 to {LONGEST:g} s, got {seconds:g}")
+    return float(seconds)
+
+
+@keep_old_names(sent="record_command")
 class LatencyCompensator:
     """A predictor for one motion, from the commands that are sent.
 
@@ -46,10 +60,8 @@ class LatencyCompensator:
     """
 
     def __init__(self, robot: Robot, latency: float, rate: float):
-        if not 0.0 <= latency <= LONGEST:
-            raise DeployError(f"latency must be from 0 to {LONGEST:g} s, got {latency:g}")
         self.robot = robot
-        self.latency = float(latency)
+        self.latency = check_latency(latency)
         self.rate = rate
         self.memory = self.latency + KEPT
         self.reset()
@@ -63,7 +75,7 @@ class LatencyCompensator:
         """True once a command was recorded."""
         return bool(self._sent)
 
-    def sent(self, command: np.ndarray, now: float) -> None:
+    def record_command(self, command: np.ndarray, now: float) -> None:
         """Record the command that the arm is sent now, in force until the next.
 
         It replaces a command of this time, or of a later one.
@@ -94,7 +106,7 @@ class LatencyCompensator:
         gripper: float | None,
         now: float,
         age: float = 0.0,
-        grip: Grip = shut,
+        grip: Grip = close_freely,
     ) -> tuple[np.ndarray, np.ndarray, float | None]:
         """Predict the state in which a velocity that is sent now begins to act.
 
@@ -125,7 +137,7 @@ class LatencyCompensator:
         half = 0.5 / self.rate
 
         def within(x):
-            return _between(x, limits.lower, limits.upper)
+            return clamp(x, limits.lower, limits.upper)
 
         bound = within(q + half * qd)
         bound_then = within(q_then + half * qd_then)
@@ -169,18 +181,13 @@ class LatencyCompensator:
         on = 0.5 * h * qd
         slowest = -find_stopping_speed(np.maximum(q + on - limits.lower, 0.0), change, h)
         fastest = find_stopping_speed(np.maximum(limits.upper - q - on, 0.0), change, h)
-        low, high = (_between(qd + up * change, slowest, fastest) for up in (-1.0, 1.0))
+        low, high = (clamp(qd + up * change, slowest, fastest) for up in (-1.0, 1.0))
         before = qd
-        qd = _between(_between(command[..., :n], -limits.velocity, limits.velocity), low, high)
-        q = _between(q + 0.5 * h * (before + qd), limits.lower, limits.upper)
+        qd = clamp(clamp(command[..., :n], -limits.velocity, limits.velocity), low, high)
+        q = clamp(q + 0.5 * h * (before + qd), limits.lower, limits.upper)
         if gripper is not None and len(command) > n:
             closed, opened = self.robot.stroke
             missing = closed + float(command[n]) * (opened - closed) - gripper
             most = self.robot.gripper_speed * h
             gripper = gripper + min(max(missing, -most), most)
         return q, qd, gripper
-
-
-def _between(x: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """x, not below `low` nor above `high`; np.clip takes ten times as long on a few numbers."""
-    return np.minimum(np.maximum(x, low), high)

@@ -30,7 +30,9 @@ def _answer(connection, path: str) -> None:
     try:
         policy = Policy.load(path)
         # the first call is slow
-        policy(policy.robot.home, np.zeros(policy.robot.limits.n), 0.0, **_anything(policy))
+        policy(
+            policy.robot.home, np.zeros(policy.robot.limits.n), 0.0, **_make_example_scene(policy)
+        )
         connection.send(("ready", None))
         while True:
             question = connection.recv()
@@ -45,7 +47,8 @@ def _answer(connection, path: str) -> None:
         connection.send(("failed", f"{type(error).__name__}: {error}"))
 
 
-def _anything(policy: Policy) -> dict[str, Any]:
+def _make_example_scene(policy: Policy) -> dict[str, Any]:
+    """Make a scene of the shapes that a policy takes: no obstacles, and unit vectors."""
     scene = policy.scene
     around = {"obstacles": Obstacles()} if set(KINDS) & set(scene) else {}
     unit = {
@@ -77,11 +80,11 @@ class PolicyProcess:
         if not self._connection.poll(START):
             raise DeployError(f"the policy was not loaded within {START:g} s")
         self.failure = ""
-        word, what = self._received()
+        word, what = self._receive()
         if word != "ready":
             raise DeployError(f"the policy cannot be run: {what}")
 
-    def _received(self) -> tuple:
+    def _receive(self) -> tuple:
         try:
             return self._connection.recv()
         except (EOFError, OSError):
@@ -114,7 +117,7 @@ class PolicyProcess:
         """The newest answer that is there: when it was asked for, and the velocities (n,)."""
         newest = None
         while not self.failure and self._connection.poll():
-            word, what = self._received()
+            word, what = self._receive()
             if word == "failed":
                 self.failure = f"the policy failed: {what}"
             else:

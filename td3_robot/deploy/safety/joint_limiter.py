@@ -64,12 +64,12 @@ def steer(course: JointPlanState, target: np.ndarray, h: float, limits: Limits) 
     """
     now = course.now
     wanted = _find_acceleration(now, _limit_target(now, target, h, limits), h, limits)
-    found, kept = _stepped(now, wanted, h, limits)
+    found, kept = _try_step(now, wanted, h, limits)
     if kept.all():
         return found
     planned = continue_plan(course, h)
     tried = planned.now.a + SHARES.reshape(-1, *[1] * target.ndim) * (wanted - planned.now.a)
-    held = _stepped(now, tried, h, limits)[1]
+    held = _try_step(now, tried, h, limits)[1]
     less = np.take_along_axis(tried, held.argmax(0)[None], 0)[0]
     sure = kept | np.logical_or.reduce(held)
     found = _start_stop(_move(now, np.where(kept, wanted, less), h), h, limits)
@@ -91,7 +91,7 @@ def choose_plans(
     )
 
 
-def _stepped(
+def _try_step(
     now: State, a: np.ndarray, h: float, limits: Limits
 ) -> tuple[JointPlanState, np.ndarray]:
     """Advance by a tick with accelerations a, and plan a stop from there."""

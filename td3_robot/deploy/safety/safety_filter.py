@@ -1,10 +1,10 @@
 """Between a policy and an arm: what is sent is smooth, and never leaves what the arm may do.
 
 Two nested promises, both kept by the same device: the joints are always on a plan that ends at rest
-and was checked before it was entered (`joints`). Each joint's plan holds its position, velocity,
-acceleration and jerk limits. Where the arm's shape is known, the plan of all joints together also
-stays clear of the arm itself, the ground and obstacles, and below the TCP speed; a step whose plan
-does not is not taken, and the joints go on with the plan they have.
+and was checked before it was entered (`joint_limiter`). Each joint's plan holds its position,
+velocity, acceleration and jerk limits. Where the arm's shape is known, the plan of all joints
+together also stays clear of the arm itself, the ground and obstacles, and below the TCP speed; a
+step whose plan does not is not taken, and the joints go on with the plan they have.
 """
 
 import numpy as np

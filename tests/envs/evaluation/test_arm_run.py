@@ -46,7 +46,7 @@ def test_the_part_of_a_line_that_a_killed_process_leaves_is_left_out(path):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", "it "),
+        ("", "it is empty"),
         ("step,success\n1,2\n", "it has not the columns of run_policy.py --log"),
         ("time,q_a,sent_a,reason\n", "it holds no velocities"),
         ("time,q_a,sent_a,reason\n0,nan,1,\n", "it holds numbers that are not finite"),

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import envs
-from envs.export.controller import Carry, inputs_of
+from envs.export.controller import Carry, list_inputs
 from envs.simulation import grasp
 from td3_robot import TD3
 from td3_robot.commands import export
@@ -59,7 +59,7 @@ def assert_same(policy: Policy, env, agent, steps: int = 30) -> None:
         chosen = agent.select_action(observation).clamp(-1, 1)
         command = env.task.make_command(env.world, env.moment, chosen)
         for row in range(env.num_envs):
-            given = {name: value.numpy() for name, value in inputs_of(env, row).items()}
+            given = {name: value.numpy() for name, value in list_inputs(env, row).items()}
             arm = given["q"], given["qd"], given["gripper"][0]
             scene = {name: given[name] for name in policy.scene}
             expected = observation[row].numpy()

@@ -345,7 +345,7 @@ def test_where_only_process_0_has_a_full_disk_all_judge_the_policy_that_it_could
     """It says what is missing once, and the job goes on to its end; in the end all play what is in
     its folder.
     """
-    judged, write, scores = [], checkpoint_folder.write_state, PeriodicEvaluation.scores
+    judged, write, scores = [], checkpoint_folder.write_state, PeriodicEvaluation.evaluate
 
     def full(path, state):
         if judged and path.is_relative_to(tmp_path / "run"):
@@ -357,7 +357,7 @@ def test_where_only_process_0_has_a_full_disk_all_judge_the_policy_that_it_could
         return scores(self, agent, use)
 
     monkeypatch.setattr(checkpoint_folder, "write_state", full)
-    monkeypatch.setattr(PeriodicEvaluation, "scores", look)
+    monkeypatch.setattr(PeriodicEvaluation, "evaluate", look)
     monkeypatch.setattr(BestCheckpoint, "judge", lambda *_: True)
     (trainer, _, summary), (other, *_) = training("run", 2)
     assert summary["finished"] and trainer.trackers.failed and not other.trackers.failed

@@ -131,6 +131,7 @@ SPOILT = {  # how, and what is then wrong
         lambda run: (run / "metrics.csv").open("a").write(row(run) + "\n"),
         {"metrics"},
     ),
+    "no rows": (lambda run: (run / "metrics.csv").write_text(""), {"metrics"}),
     "a summary that is none": (lambda run: (run / "summary.json").write_text("{"), {"summary"}),
     "a record that is none": (lambda run: (run / "provenance.json").write_text("{"), {"constants"}),
     "half a set": (lambda run: (run / ".next").mkdir(), {"leftovers"}),

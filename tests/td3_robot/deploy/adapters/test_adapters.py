@@ -11,7 +11,7 @@ import pytest
 
 from td3_robot.deploy import DeployError
 from td3_robot.deploy.adapters import connect
-from td3_robot.deploy.adapters.udp import Inbox, UdpArm, packed
+from td3_robot.deploy.adapters.udp import Inbox, UdpArm, pack
 from td3_robot.deploy.arm import ArmClock
 
 SIX, SEVEN = tuple("abcdef"), tuple("abcdefg")
@@ -305,17 +305,15 @@ def test_an_unknown_arm_is_answered_with_those_there_are():
 
 def test_only_whole_new_packets_count():
     inbox, values = Inbox(3), np.array([1.0, 2.0, 3.0])
-    packet = packed(2, 5.0, values)
+    packet = pack(2, 5.0, values)
     for place in range(len(packet)):
-        assert (
-            inbox.taken(packet[:place] + bytes([packet[place] ^ 4]) + packet[place + 1 :]) is None
-        )
-    assert inbox.taken(packet[:-1]) is None
-    stamp, taken = inbox.taken(packet)
+        assert inbox.take(packet[:place] + bytes([packet[place] ^ 4]) + packet[place + 1 :]) is None
+    assert inbox.take(packet[:-1]) is None
+    stamp, taken = inbox.take(packet)
     assert stamp == 5.0 and taken.tolist() == [1.0, 2.0, 3.0]
     # twice, and too late
-    assert inbox.taken(packet) is None and inbox.taken(packed(1, 4.0, values)) is None
-    assert inbox.taken(packed(3, 6.0, values)) is not None
+    assert inbox.take(packet) is None and inbox.take(pack(1, 4.0, values)) is None
+    assert inbox.take(pack(3, 6.0, values)) is not None
 
 
 def test_a_udp_arm_whose_clock_stands_still_is_silent():
@@ -327,7 +325,7 @@ def test_a_udp_arm_whose_clock_stands_still_is_silent():
         stamps = (5.0, 5.0, 4.0, 5.5)
         states = []
         for number, stamp in enumerate(stamps, 1):
-            server.sendto(packed(number, stamp, np.zeros(5)), peer)
+            server.sendto(pack(number, stamp, np.zeros(5)), peer)
             states.append(arm.read())
         assert [state and state.stamp for state in states] == [5.0, None, None, 5.5]
         arm.stop()

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from td3_robot.deploy.runtime.emergency_stop import SIGNALS, emergency_stop
+from td3_robot.deploy.runtime.emergency_stop import SIGNALS, make_stop_poll
 
 
 @pytest.fixture(autouse=True)
@@ -28,14 +28,14 @@ def typed(monkeypatch):
 
 @pytest.mark.parametrize("name", SIGNALS)
 def test_a_signal_is_a_wish(name, typed):
-    pressed = emergency_stop()
+    pressed = make_stop_poll()
     assert not pressed()
     os.kill(os.getpid(), getattr(signal, name))
     assert pressed() and pressed()
 
 
 def test_enter_is_one_and_other_keys_are_none(typed):
-    pressed = emergency_stop()
+    pressed = make_stop_poll()
     typed.write(b"abc")
     assert not pressed()
     typed.write(b"d\n")
@@ -43,11 +43,11 @@ def test_enter_is_one_and_other_keys_are_none(typed):
 
 
 def test_where_nobody_can_type_signals_are_heard_all_the_same(typed, monkeypatch):
-    pressed = emergency_stop()
+    pressed = make_stop_poll()
     typed.close()  # the end of what is typed
     assert not pressed() and not pressed()
     monkeypatch.setattr(sys, "stdin", None)  # as a service has it
-    pressed = emergency_stop()
+    pressed = make_stop_poll()
     assert not pressed()
     os.kill(os.getpid(), signal.SIGTERM)
     assert pressed()

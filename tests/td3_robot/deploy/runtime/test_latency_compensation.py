@@ -72,7 +72,7 @@ def test_it_is_what_the_simulator_foresees(arms, name, latency):
         for foresight, (command,), arm in zip(
             each, rows(env.moment.scene["sent"][:, -1] * scale), measured
         ):
-            foresight.sent(command, step / RATE)
+            foresight.record_command(command, step / RATE)
             q, qd, gripper = foresight(*arm, (step + 1) / RATE)
             bound = np.clip(q + 0.5 / RATE * qd, *env.model.qlim.double().numpy())
             seen.append(np.hstack((bound, qd, gripper)))
@@ -86,7 +86,7 @@ def test_at_constant_speed_it_is_that_much_further():
     """Whatever the times at which it is told, and however old the state is."""
     foresight, speed = LatencyCompensator(PANDA, 0.06, 250.0), np.full(7, 0.1)
     for now in np.cumsum(np.random.default_rng(0).uniform(0.001, 0.03, 40)):
-        foresight.sent(speed, now)
+        foresight.record_command(speed, now)
     for age in (0.0, 0.0123):
         q, qd, gripper = foresight(PANDA.home, speed, None, now + 0.001, age)
         np.testing.assert_allclose(q, PANDA.home + (0.06 + age) * speed, atol=1e-9)
@@ -97,35 +97,35 @@ def test_at_constant_speed_it_is_that_much_further():
 def test_an_answer_that_is_left_out_leaves_the_one_before_in_force():
     told, skipped = (LatencyCompensator(PANDA, 0.1, RATE) for _ in range(2))
     for step, speed in enumerate((0.1, 0.2, 0.2, 0.2, 0.3)):
-        told.sent(np.full(7, speed), step / RATE)
+        told.record_command(np.full(7, speed), step / RATE)
         if step != 2:
-            skipped.sent(np.full(7, speed), step / RATE)
+            skipped.record_command(np.full(7, speed), step / RATE)
     state = (PANDA.home, np.full(7, 0.2), 0.04, 5 / RATE)
     np.testing.assert_allclose(told(*state)[0], skipped(*state)[0], atol=1e-12)
 
 
 def test_what_is_said_again_replaces_what_was_said():
     once, again = (LatencyCompensator(PANDA, 0.1, RATE) for _ in range(2))
-    again.sent(np.full(7, 2.0), 0.0)
+    again.record_command(np.full(7, 2.0), 0.0)
     for foresight in (once, again):
-        foresight.sent(np.full(7, 0.1), 0.0)
+        foresight.record_command(np.full(7, 0.1), 0.0)
     state = (PANDA.home, np.zeros(7), 0.04, 0.05)
     assert np.array_equal(once(*state)[0], again(*state)[0])
 
 
 def test_after_a_reset_nothing_is_on_its_way():
     foresight = LatencyCompensator(PANDA, 0.1, RATE)
-    foresight.sent(np.ones(7), 0.0)
+    foresight.record_command(np.ones(7), 0.0)
     foresight.reset()
     assert np.array_equal(foresight(PANDA.home, np.zeros(7), 0.04, 0.05)[0], PANDA.home)
-    foresight.sent(np.zeros(7), 0.1)  # and before it stood still
+    foresight.record_command(np.zeros(7), 0.1)  # and before it stood still
     assert np.array_equal(foresight(PANDA.home, np.zeros(7), 0.04, 0.15)[0], PANDA.home)
 
 
 def test_it_remembers_no_more_than_it_needs():
     foresight = LatencyCompensator(PANDA, 0.1, RATE)
     for tick in range(3000):
-        foresight.sent(np.zeros(7), tick / 1000.0)
+        foresight.record_command(np.zeros(7), tick / 1000.0)
     assert len(foresight._sent) <= 1000.0 * (0.1 + KEPT) + 2
 
 
@@ -138,7 +138,7 @@ def test_what_no_arm_has_is_refused(latency):
 @pytest.mark.parametrize("command", [np.zeros(6), np.full(7, np.nan), np.zeros((1, 7))])
 def test_what_cannot_have_been_sent_is_refused(command):
     with pytest.raises(DeployError, match="what was sent must be 7 finite numbers"):
-        LatencyCompensator(PANDA, 0.05, RATE).sent(command, 0.0)
+        LatencyCompensator(PANDA, 0.05, RATE).record_command(command, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_a_policy_sees_what_the_simulators_does(arms, task, latency, tmp_path, m
         state, sent = env.arrived.state, env.arrived.scene["sent"][:, -1].double().numpy()
         scene = {name: env.arrived.scene[name].double().numpy() for name in each[0].scene}
         for row, (policy, arm) in enumerate(zip(each, rows(state.q, state.qd, state.gripper))):
-            policy.sent(sent[row, :7] * env.robot.qdlim, sent[row, 7])
+            policy.record_command(sent[row, :7] * env.robot.qdlim, sent[row, 7])
             policy(
                 *arm, **{name: value[row] for name, value in scene.items()}, at=(step + 1) / RATE
             )
@@ -209,6 +209,7 @@ def success(policy, env, latency):
     env.reset(11)
     each = [copy.copy(policy) for _ in range(env.num_envs)]
     for one in each:
+        one.reset()
         one.latency = latency
     for _ in range(env.task.horizon):
         state = env.arrived.state
@@ -226,14 +227,48 @@ def test_an_exported_policy_reaches_as_often_as_without_a_delay(policy, arms):
 
 def test_a_policy_takes_its_answers_for_sent_unless_it_is_told_otherwise(policy):
     late, asked = copy.copy(policy), (PANDA.home, np.zeros(7), 0.04, np.array([0.5, 0.2, 0.4]))
+    late.reset()
     late.latency, prompt = 0.1, policy(*asked)
     for _ in range(3):  # nothing is sent, so that nothing will have changed
         assert np.array_equal(late(*asked), prompt)
-        late.sent(np.zeros(7))
+        late.record_command(np.zeros(7))
     late(*asked)
     assert np.abs(late(*asked) - prompt).max() > 0.01
     late.reset()
     assert np.array_equal(late(*asked), prompt)
+
+
+@pytest.mark.parametrize("first", [0.0, 0.02, 0.1])
+def test_a_latency_set_in_mid_motion_forgets_no_command(policy, first):
+    """The next answer is that of a policy that assumed this latency from the beginning and was sent
+    the same, whatever was assumed before.
+    """
+    at_first, later = copy.copy(policy), copy.copy(policy)
+    at_first.reset()
+    later.reset()
+    at_first.latency, later.latency = 0.08, first
+    q, goal = PANDA.home, np.array([0.5, 0.2, 0.4])
+    for _ in range(6):
+        command = later(q, np.zeros(7), 0.04, goal)
+        at_first(q, np.zeros(7), 0.04, goal)
+        at_first.record_command(command)
+    later.latency = 0.08
+    expected = at_first(q, np.zeros(7), 0.04, goal)
+    assert np.array_equal(later(q, np.zeros(7), 0.04, goal), expected)
+    at_first.reset()
+    assert not np.array_equal(at_first(q, np.zeros(7), 0.04, goal), expected)
+    with pytest.raises(DeployError, match="from 0 to 0.5"):
+        later.latency = 0.6
+    assert later.latency == 0.08
+
+
+def test_the_old_name_of_record_command_still_records(policy):
+    compensator = LatencyCompensator(PANDA, 0.05, RATE)
+    with pytest.warns(FutureWarning, match="LatencyCompensator.sent is now record_command"):
+        compensator.sent(np.zeros(7), 0.0)
+    assert compensator.has_sent
+    with pytest.warns(FutureWarning, match="Policy.sent is now record_command"):
+        copy.copy(policy).sent(np.zeros(7))
 
 
 class Late:

@@ -33,7 +33,7 @@ def test_it_is_the_simulators_on_the_same_data():
         env.step(0.3 * action)
         sent = (env.scene["sent"][:, -1, :7] * env.model.qdlim).double().numpy()
         for command, estimator in zip(sent, each):
-            estimator._compensator.sent(command, step * DT)
+            estimator._compensator.record_command(command, step * DT)
         measured = env._disturbed.measure(env.model, env.state, env.scene)
     for row, estimator in enumerate(each):
         estimator.see(*(x[row].double().numpy() for x in (measured.q, measured.qd)), 25 * DT)
@@ -56,7 +56,7 @@ def test_a_fast_loop_finds_the_latency_in_a_few_seconds(late, speed):
     rate = 250.0
     compensator = LatencyCompensator(PANDA, 0.05, rate)
     estimator = LatencyEstimator(compensator, speed)
-    compensator.sent(np.zeros(7), 0.0)
+    compensator.record_command(np.zeros(7), 0.0)
 
     def swing(t):
         """Positions and velocities of a smooth motion that begins at 0.2 s."""
@@ -67,7 +67,7 @@ def test_a_fast_loop_finds_the_latency_in_a_few_seconds(late, speed):
     for tick in range(int(3.0 * rate)):
         now = tick / rate
         estimator.see(*swing(now - late), now)
-        compensator.sent(swing(now + 0.5 / rate)[1], now)
+        compensator.record_command(swing(now + 0.5 / rate)[1], now)
     assert compensator.latency == estimator.latency
     assert estimator.latency == pytest.approx(late, abs=0.006)
 
@@ -76,7 +76,7 @@ def test_an_arm_at_rest_keeps_the_first_guess():
     estimator = LatencyEstimator(LatencyCompensator(PANDA, 0.07, 250.0))
     for tick in range(500):
         estimator.see(PANDA.home, np.zeros(7), tick / 250.0)
-        estimator._compensator.sent(np.zeros(7), tick / 250.0)
+        estimator._compensator.record_command(np.zeros(7), tick / 250.0)
     assert estimator.latency == pytest.approx(0.07, abs=0.002)
 
 
@@ -84,6 +84,6 @@ def test_states_with_gaps_are_not_compared():
     estimator = LatencyEstimator(LatencyCompensator(PANDA, 0.05, 250.0))
     first = estimator.evidence.copy()
     for second in range(5):
-        estimator._compensator.sent(np.ones(7), float(second))
+        estimator._compensator.record_command(np.ones(7), float(second))
         estimator.see(PANDA.home + second, np.zeros(7), second + 0.5)
     assert (estimator.evidence == first).all()
