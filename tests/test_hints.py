@@ -89,6 +89,7 @@ def list_commands(message: str) -> list[list[str]]:
         ("run_policy", "--policy x.onnx --goal 0,0,1", "python export.py --help"),
         ("run_policy", "--policy runx --goal 0,0,1", "valid choices: checkpoints/gym, "),
         ("evaluate", "--checkpoint run1 --env Pendulum-v1", "without env: leave --env out"),
+        ("evaluate", "--checkpoint run1 --robot ur5e", "of the checkpoint: leave --robot out"),
         ("evaluate", "--checkpoint run1 --swift yes", "swift must be true or false, got 'yes'"),
         ("export", "--checkpoint run1 --robot ur5e", "leave it out"),
         ("export", "--checkpoint run1 --onnx no/p.onnx", "folder 'no' does not exist"),
