@@ -266,9 +266,6 @@ def parse_evaluate(argv: list[str], flags: type[Flags]) -> Flags:
         ConfigError, CheckpointError: anything wrong, in one line.
         SystemExit: after --help.
     """
-    for word in argv:
-        if word.split("=")[0] in ("--robot", "--task"):
-            raise ConfigError(f"robot and task are those of the checkpoint: leave {word} out")
     old: OldNames = {}
     schema = make_schema(get_program("evaluate"), "Measure a trained policy.", flags)
     arguments: Any = build(flags, schema.read_flags(argv, old))

@@ -23,7 +23,7 @@ from envs.config.env_options import CONDITIONS, EnvOptions
 from envs.view.browser import have_browser
 from envs.view.camera import check_camera
 from td3_robot.cli.arguments import load_run_config, parse_evaluate
-from td3_robot.errors import not_none
+from td3_robot.errors import ConfigError, not_none
 from td3_robot.utils.atomic_files import check_folder, check_writable, write_text
 from td3_robot.utils.console import get_command_line, say, warn
 from td3_robot.utils.progress import stage
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 def main(argv: list[str]) -> int:
     """Parse, build, measure, show. Return the exit code."""
+    refuse_training_options(argv)
     flags = parse_evaluate(argv, EvaluateFlags)
     if flags.plugins:
         seed_global_generators(flags.seed, "plugins")
@@ -68,6 +69,17 @@ def main(argv: list[str]) -> int:
         return show_page(flags, argv, agent, options, open_browser)
     measure(flags, argv, agent, options)
     return 0
+
+
+def refuse_training_options(argv: list[str]) -> None:
+    """Refuse the options that a checkpoint has brought from its training.
+
+    Raises:
+        ConfigError: one is given.
+    """
+    for word in argv:
+        if word.split("=")[0] in ("--robot", "--task"):
+            raise ConfigError(f"robot and task are those of the checkpoint: leave {word} out")
 
 
 def show_page(
