@@ -56,7 +56,7 @@ def test_it_drives_the_simulated_arm(path, runs):
     (printed, error, _), log = runs[0]["driven"], runs[1]
     assert printed.splitlines()[-1].startswith("the arm is at rest: "), error
     assert re.search(r"the TCP is at [\d.,-]+, [\d.]+ m?m from the goal: (not )?reached", printed)
-    assert "seen 25 ms ahead" in printed  # there and back, and a step of the simulated arm
+    assert "assuming 25 ms of latency" in printed  # there and back, and a step of the simulated arm
     found = re.search(r"the arm's motion shows a latency of (\d+) ms", printed)
     assert found and 10 <= int(found[1]) <= 60  # a busy machine is later
     rows = np.genfromtxt(log, delimiter=",", skip_header=1, usecols=range(15))
