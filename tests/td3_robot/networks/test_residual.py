@@ -173,7 +173,10 @@ def test_it_is_kept_with_all_that_makes_it(agent, tmp_path):
     assert torch.equal(again.select_action(o), agent.select_action(o))
     assert torch.equal(back.select_action(o), agent.select_action(o))
     for other in ({**OPTIONS, "residual_at": 2}, {"hidden": (16,)}):
-        with pytest.raises(CheckpointError, match="its actor corrects the controller in observation column 3, this one corrects "):
+        with pytest.raises(
+            CheckpointError,
+            match="its actor corrects the controller in observation column 3, this one corrects ",
+        ):
             TD3(6, 2, BOUND, **other).load(tmp_path / "run")
 
 
