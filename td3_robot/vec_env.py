@@ -108,6 +108,16 @@ class PrivilegedVecEnv(VecEnv, Protocol):
 
 
 @runtime_checkable
+class HasRewardsObserved(Protocol):
+    """Environments whose rewards are of the true or of the observed state.
+
+    Hindsight can compute those of the observed state alone, and sets `rewards_observed`.
+    """
+
+    rewards_observed: bool
+
+
+@runtime_checkable
 class GoalVecEnv(VecEnv, Protocol):
     """Environments whose goal can be replaced afterwards, for hindsight replay.
 

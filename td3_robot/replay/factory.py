@@ -11,7 +11,7 @@ from td3_robot.replay.buffer import ReplayBuffer
 from td3_robot.replay.hindsight import Hindsight
 from td3_robot.replay.n_step import NStep
 from td3_robot.replay.prioritized import Prioritized
-from td3_robot.vec_env import GoalVecEnv, VecEnv
+from td3_robot.vec_env import GoalVecEnv, HasRewardsObserved, VecEnv
 
 
 class MakeReplay(Protocol):
@@ -71,7 +71,7 @@ def _make_hindsight(config: Config, env: GoalVecEnv) -> Hindsight:
         state, next_state, reward, terminated = env.relabel(memory, action, next_memory, goal)
         return state, next_state, scale_and_clip(reward, config.reward), terminated
 
-    if hasattr(env, "rewards_observed"):
+    if isinstance(env, HasRewardsObserved):
         env.rewards_observed = True  # else a batch would mix two reward functions
     options = config.replay
     chosen = (options.hindsight, options.hindsight_ratio, options.hindsight_still)
