@@ -20,14 +20,13 @@ ROOT = Path(__file__).resolve().parent.parent
 PLAN = """
 options:
   env: Pendulum-v1
-  num_envs: 4
   steps: 800
   evaluation: {every: 200, episodes: 2}
   exploration.start_steps: 100
   td3.hidden: "8"
   replay.batch_size: 8
   save_every: 0.2
-  td3.tau: [0.005, 0.01]
+  envs: [4, 2]
 metric: episode_return
 resources: {cpus: CORES}
 """
@@ -136,7 +135,8 @@ def test_a_killed_sweep_goes_on_and_repeats_nothing(tmp_path, place):
         ),
         ("td3.tau: [0.1", "--plan p.yaml", "'p.yaml': line"),
         ("td3.tau: [0.1]", "--plan q.yaml", "'q.yaml': cannot be read: No such file"),
-        ("td3.tau: [0.1]", "--plan p.yaml --run ../x", "run must be letters"),
+        ("td3.tau: [0.1]", "--plan p.yaml --run .x", "run must be letters"),
+        ("td3.tau: [0.1]", "--plan p.yaml --run x/y", "a folder of runs: its name has no /"),
         ("td3.tau: [0.1]", "--plan p.yaml --resume x", "give --plan FILE, and maybe --run NAME"),
         ("td3.tau: [0.1]", "", "give --plan FILE, and maybe --run NAME"),
         (
@@ -156,8 +156,9 @@ def test_mistakes_are_said_in_one_line_before_anything_begins(
     assert [path.name for path in tmp_path.iterdir()] == ["p.yaml"]
 
 
-def test_pbt_changes_only_what_a_run_can_change(tmp_path, in_process):
-    (tmp_path / "p.yaml").write_text("options:\n  num_envs: [16, 32]\nscheduler: pbt\n")
+@pytest.mark.parametrize("name", ["num_envs", "envs"])  # the older name, too
+def test_pbt_changes_only_what_a_run_can_change(tmp_path, in_process, name):
+    (tmp_path / "p.yaml").write_text(f"options:\n  {name}: [16, 32]\nscheduler: pbt\n")
     code, _, err = in_process(tmp_path, "sweep", "--plan", "p.yaml")
     assert (
         code == 2

@@ -64,7 +64,9 @@ def resolve_columns(config: Config, env: VecEnv) -> TD3Config:
             `resolve_residual_column`.
     """
     offered = getattr(env, "privileged_dim", 0)
-    if config.dataset or config.replay.hindsight != "none" or config.td3.normalize_observations:
+    replay = config.replay
+    relabelled = replay.hindsight != "none"
+    if config.dataset or replay.dataset or relabelled or config.td3.normalize_observations:
         offered = 0
     if config.td3.privileged not in (None, 0, offered):
         choices = f"0 or {offered}" if offered else "0: there is nothing that critics alone see"
@@ -114,16 +116,18 @@ def resume(trainer: Trainer) -> bool:
     Raises:
         ConfigError: more steps are made already than it is to have.
     """
+    config = trainer.config
     lost = trainer.resume()
     steps = trainer.steps
-    if steps >= trainer.config.steps and trainer.summarised:
+    solved = config.stop_when_solved and trainer.solved_at_s is not None
+    if (solved or steps >= config.steps) and trainer.summarised:
         name = run_name(trainer.folder)
-        say(f"{name} is finished after {steps} steps; raise --steps to train on")
+        how = "set stop_when_solved false" if solved else "raise --steps"
+        say(f"{name} is finished after {steps} steps; {how} to train on")
         return True
-    if steps > trainer.config.steps:
-        raise ConfigError(
-            f"steps must be at least {steps}, made already, got {trainer.config.steps}"
-        )
+    per_round = config.num_envs if config.dataset is None else 1  # the last one may end above
+    if steps - per_round >= config.steps:
+        raise ConfigError(f"steps must be at least {steps}, made already, got {config.steps}")
     for sentence in lost:
         say(sentence)
     return False

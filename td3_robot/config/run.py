@@ -88,7 +88,10 @@ class ReplayConfig:
     priority_beta: float = option(0.4, SHARE, needs=(_PRIORITIES,))
     dataset: Path | None = option(None, fixed=True, needs=(_COLLECTING,))
     dataset_share: float = option(0.5, PART, fixed=True, needs=(_MIXED,))
-    hindsight: str = option("none", HINDSIGHT, needs=(_COLLECTING,))
+    # on or off stays: with hindsight other rows are kept
+    hindsight: str = option(
+        "none", HINDSIGHT, fixed=lambda kind: kind != "none", needs=(_COLLECTING,)
+    )
     hindsight_ratio: float = option(0.8, SHARE, needs=(_HINDSIGHT,))
     hindsight_still: float = option(1.0, PART, fixed=True, needs=(_HINDSIGHT,))
 
@@ -316,6 +319,11 @@ class Config:
             raise ConfigError(
                 "reward.normalize and td3.r_min or r_max exclude each other: set reward.scale "
                 "instead of reward.normalize"
+            )
+        if self.reward.scale != 1 and (self.td3.r_min, self.td3.r_max) != (None, None):
+            raise ConfigError(
+                "reward.scale and td3.r_min or r_max exclude each other: the bounds are of rewards "
+                "as the environment gives them; leave one of them out"
             )
         if self.reward.normalize and self.replay.dataset is not None:
             raise ConfigError(

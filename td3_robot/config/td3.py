@@ -123,7 +123,7 @@ class TD3Config:
     noise_clip: float = option(0.5, NOT_NEGATIVE, needs=(_TARGET_NOISE,))
     policy_delay: int = option(2, STEPS)
     burn_in: int = option(0, Range(0, *STEPS[1:]))
-    twin_critics: bool = True
+    twin_critics: bool = option(True, fixed=True)
     actor_min_q: bool = False
     action_l2: float = option(0.0, NOT_NEGATIVE)
     actor_grad_clip: float | None = option(None, POSITIVE)

@@ -102,12 +102,12 @@ class Collector:
         self.observation = env.reset(derive_seed(config.seed, "training episodes"))
         self._expert = expert and ExpertActions(expert, env.num_envs, exploration, self.generator)
         self.env_steps = 0
-        self._refill_until = exploration.start_steps
+        self._refill_until = 0  # [env steps] set by a resume without a replay
 
     @property
     def ready(self) -> bool:
         """True if there is enough to learn from."""
-        return self.env_steps > self._refill_until
+        return self.env_steps > (self._refill_until or self._config.exploration.start_steps)
 
     @torch.no_grad()
     def collect(self, progress: float) -> None:

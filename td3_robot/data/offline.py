@@ -20,7 +20,7 @@ from td3_robot.vec_env import restore_generator
 class Dataset:
     """Batches from a file of transitions, to which nothing is added; a `BatchSource`.
 
-    The observation statistics are those of the whole dataset.
+    The whole dataset is counted in the observation statistics.
 
     Args:
         agent: the agent that learns.

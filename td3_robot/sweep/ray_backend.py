@@ -18,9 +18,9 @@ from ray.tune.schedulers import (
     TrialScheduler,
 )
 
-from td3_robot.checkpoint import RUNS
 from td3_robot.loggers.base import get_steps
 from td3_robot.loggers.csv import read_metrics
+from td3_robot.loggers.mlflow import ID_NAME as MLFLOW_ID
 from td3_robot.sweep.search_space import FloatRange, SearchSpace, SweepConfig, Trial
 from td3_robot.sweep.status_table import TrialTable
 from td3_robot.sweep.trial_process import ENDED, FAILED, STOP, UNKNOWN, TrialProcess, get_end_mark
@@ -38,7 +38,7 @@ class TrialActor(tune.Trainable):
     def setup(self, config: dict[str, Any]) -> None:
         """Prepare the trial; its process starts with the first step."""
         os.chdir(config["place"])
-        self._run = RUNS / config["sweep"] / self.trial_name
+        self._run = Path(config["sweep"]) / self.trial_name
         self._make_process()
 
     def _make_process(self, steps: float = 0) -> None:
@@ -74,7 +74,8 @@ class TrialActor(tune.Trainable):
         (saved,) = Path(checkpoint).iterdir()
         if saved.name != self.trial_name:
             shutil.rmtree(self._run, ignore_errors=True)
-            shutil.copytree(saved, self._run)
+            # its MLflow run stays its own
+            shutil.copytree(saved, self._run, ignore=shutil.ignore_patterns(MLFLOW_ID))
             self._make_process(max(map(get_steps, read_metrics(self._run)), default=0))
 
 
@@ -192,7 +193,7 @@ def run_trials(
                 [{"name": trial.name, "options": trial.options} for trial in trials]
             ),
             "place": str(Path.cwd()),
-            "sweep": folder.name,
+            "sweep": str(folder),
             "script": str(script),
             "metric": config.metric,
             "varied": list(space.varied),

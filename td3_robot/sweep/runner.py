@@ -68,8 +68,9 @@ def start_sweep(path: Path, name: str | None, parse: Parse, script: Path) -> int
     Raises:
         ConfigError, CheckpointError: the plan is wrong, or the folder cannot be made.
     """
-    space = read_search_space(path)
-    total = _check_trials(space, parse)
+    if name is not None and "/" in name:
+        raise ConfigError(f"run {name!r} of a sweep is a folder of runs: its name has no /")
+    space, total = _check_space(read_search_space(path), parse)
     require_ray()
     with lock_new_run(claim_run(RUNS, name) if name is not None else make_next_run(RUNS)) as folder:
         with _start_ray(space.config.resources):
@@ -86,16 +87,19 @@ def resume_sweep(name: str, parse: Parse, script: Path) -> int:
     folder = next((path for path in (RUNS / name, Path(name)) if (path / PLAN).is_file()), None)
     if folder is None:
         raise ConfigError(f"there is no sweep {name!r}: {RUNS / name / PLAN} does not exist")
-    space = read_search_space(folder / PLAN)
-    total = _check_trials(space, parse)
+    space, total = _check_space(read_search_space(folder / PLAN), parse)
     require_ray()
     with lock_run(folder), _start_ray(space.config.resources):
         (folder / STOP).unlink(missing_ok=True)
         return _train(space, total, folder, script)
 
 
-def _check_trials(space: SearchSpace, parse: Parse) -> int:
-    """Check that `train.py` accepts every trial. Return the steps of the longest.
+def _check_space(space: SearchSpace, parse: Parse) -> tuple[SearchSpace, int]:
+    """Check that `train.py` accepts every trial.
+
+    Returns:
+        The space with today's names of the options, which their run folders have, and the steps of
+        the longest trial.
 
     Raises:
         ConfigError: names the trial and what is wrong with it.
@@ -107,21 +111,16 @@ def _check_trials(space: SearchSpace, parse: Parse) -> int:
         except ConfigError as error:
             raise ConfigError(f"{trial.name} of the sweep: {error}") from error
         total = max(total, arguments.config.steps)
+    options = [*iter_options(type(arguments.config)), *iter_options(type(arguments.environment))]
+    space = space.rename({old: name for name, item in options for old in get_spellings(name, item)})
     if space.config.scheduler == "pbt":
-        parts = (type(arguments.config), type(arguments.environment))
-        stay = {
-            spelling
-            for part in parts
-            for name, item in iter_options(part)
-            if item.metadata.get("fixed")
-            for spelling in get_spellings(name, item)
-        }
-        if wrong := sorted(stay & space.varied.keys()):
+        fixed = {name for name, item in options if item.metadata.get("fixed")}
+        if wrong := sorted(fixed & space.varied.keys()):
             raise ConfigError(
                 "scheduler pbt changes options in the middle of a run, "
                 f"where {wrong[0]} cannot change"
             )
-    return total
+    return space, total
 
 
 def require_ray() -> None:

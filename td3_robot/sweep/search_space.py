@@ -1,10 +1,11 @@
 """The search space of a sweep: a YAML file of options, ranges and lists, and the trials of it."""
 
+import dataclasses
 import itertools
 import math
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -137,6 +138,12 @@ class SearchSpace:
     fixed: dict[str, Value]
     varied: dict[str, FloatRange | Categorical]
     seeds: tuple[int, ...]
+
+    def rename(self, names: Mapping[str, str]) -> "SearchSpace":
+        """Return the space with each option that is a key of `names` by the name it has there."""
+        fixed = {names.get(name, name): value for name, value in self.fixed.items()}
+        varied = {names.get(name, name): values for name, values in self.varied.items()}
+        return dataclasses.replace(self, fixed=fixed, varied=varied)
 
     def make_trials(self) -> list[Trial]:
         """Return all trials, the same at every call.

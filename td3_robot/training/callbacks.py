@@ -7,7 +7,15 @@ from typing import Protocol
 from td3_robot.config.run import Config
 from td3_robot.data.batch_source import BatchSource
 from td3_robot.errors import ConfigError
+from td3_robot.loggers.base import fill_scores
 from td3_robot.td3.agent import TD3
+
+_SOLVED_RATE = 0.99  # success of an evaluation
+
+
+def is_solved(scores: dict[str, float]) -> bool:
+    """Return whether the scores of an evaluation have a success rate of 99% or more."""
+    return scores.get("success_rate", 0.0) >= _SOLVED_RATE
 
 
 class Run(Protocol):
@@ -87,7 +95,7 @@ class StopWhenSolved(Callback):
             raise ConfigError(
                 "stop_when_solved needs an environment that reports success; this one does not"
             )
-        if run.solved_at_s is not None:
+        if run.agent.actor_trained and is_solved(fill_scores(metrics)):
             run.stop(finished=True)
 
 

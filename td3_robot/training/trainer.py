@@ -17,7 +17,7 @@ from td3_robot.errors import CheckpointError, RanksError
 from td3_robot.loggers.base import Trackers, fill_scores
 from td3_robot.td3.agent import TD3
 from td3_robot.td3.cuda_graph import CudaGraphUpdates
-from td3_robot.training.callbacks import Callback
+from td3_robot.training.callbacks import Callback, is_solved
 from td3_robot.training.periodic_evaluation import FINAL, PERIODIC, PeriodicEvaluation
 from td3_robot.training.run_state import RunState
 from td3_robot.utils.communicator import Communicator
@@ -146,6 +146,10 @@ class Trainer:
                 known = self.state.best.figures
                 scores = known if self.evaluation_env else self._compute_final_scores()
                 return self._summarise(scores, finished=False)
+            finally:  # `run` may be called again
+                self._stop_requested = False
+                self._finish_requested = False
+                self._evaluation.stop.clear()
 
     def _train(self) -> None:
         """Make all steps and evaluations; raise `Stopped` where the run is to end before."""
@@ -200,7 +204,8 @@ class Trainer:
             compute_schedule_factor(schedule.lr, progress, schedule.lr_floor)
         )
         update = self._graphs or self.agent.update
-        for _ in range(self.config.updates_per_step):
+        updates = self.config.updates_per_step if self.config.dataset is None else 1
+        for _ in range(updates):
             batch = self.source.sample(progress)
             metrics = update(batch)
             self.state.nan_guard.check_update(batch, metrics)
@@ -265,7 +270,7 @@ class Trainer:
         metrics = self._measure()
         scores = fill_scores(metrics)
         actor_trained = self.agent.actor_trained
-        if actor_trained and scores.get("success_rate", 0.0) >= 0.99 and state.solved_at_s is None:
+        if actor_trained and is_solved(scores) and state.solved_at_s is None:
             state.solved_at_s = state.wall_s
         if state.best.judge(scores, actor_trained, self.steps):
             self.keep("the best policy", state.best.save, self.agent, self.source.metadata())

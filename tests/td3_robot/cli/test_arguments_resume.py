@@ -36,6 +36,8 @@ def world(line: str = "") -> EnvOptions:
         ("start_from", "mine", None),
         ("reward.scale", 2, 1.0),
         ("td3.init", "orthogonal", "default"),
+        ("td3.twin_critics", "false", True),
+        ("replay.hindsight", "future", "none"),
     ],
 )
 def test_what_a_run_is_about_stays_so_when_it_is_resumed(name, value, before):

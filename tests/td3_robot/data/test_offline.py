@@ -48,6 +48,13 @@ def test_td3_bc_learns_what_the_data_show_without_a_step_of_its_own(
     assert learned > random + 0.9 * (data - random)
 
 
+def test_the_updates_of_a_presets_steps_wait_for_steps(tmp_path, train, dataset):
+    """Each gradient step is a step of the run, and may be its last."""
+    trainer = train(tmp_path / "run", dataset=dataset, steps=102, updates_per_step=8, **OFFLINE)
+    assert trainer.run()["gradient_steps"] == 102
+    assert [row["gradient_steps"] for row in trainer.trackers[0]] == [100, 102]
+
+
 def test_hindsight_of_a_preset_waits_for_something_to_be_collected(tmp_path, train, dataset):
     runs = [
         train(

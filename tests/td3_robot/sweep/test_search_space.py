@@ -156,3 +156,12 @@ RANGE = {"td3.tau": {"low": 0.1, "high": 0.2}}
 def test_what_is_wrong_is_said_in_one_line(plan, options, settings, words):
     with pytest.raises(ConfigError, match=words):
         plan(options, **settings).make_trials()
+
+
+def test_renamed_options_are_drawn_as_before(plan):
+    options = {"envs": [8, 16], "td3.tau": [0.1, 0.2], "steps": 100}
+    drawn = plan(options, trials=2)
+    renamed = drawn.rename({"envs": "num_envs", "unused": "other"})
+    assert (list(renamed.fixed), list(renamed.varied)) == (["steps"], ["num_envs", "td3.tau"])
+    for before, after in zip(drawn.make_trials(), renamed.make_trials(), strict=True):
+        assert list(after.options.values()) == list(before.options.values())

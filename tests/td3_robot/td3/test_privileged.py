@@ -1,6 +1,7 @@
 """Critics that see more than the actor: what each depends on, what it is good for, what is kept."""
 
 import dataclasses
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -134,6 +135,7 @@ def test_the_replay_joins_what_is_observed_and_what_is_known_of_the_same_moment(
 def test_it_is_found_unless_something_forbids_it():
     offers = SimpleNamespace(privileged_dim=6)
     hindsight = ReplayConfig(hindsight="future")
+    mixed = ReplayConfig(dataset=Path("data.npz"))
     for config, env, found in (
         (make_config(), offers, 6),
         (make_config(privileged=0), offers, 0),
@@ -141,6 +143,7 @@ def test_it_is_found_unless_something_forbids_it():
         (make_config(), SimpleNamespace(), 0),
         (make_config(normalize_observations=True), offers, 0),
         (dataclasses.replace(make_config(), replay=hindsight), offers, 0),
+        (dataclasses.replace(make_config(), replay=mixed), offers, 0),
     ):
         assert resolve_columns(config, env).privileged == found
     with pytest.raises(ConfigError, match="must be 0 or 6, got 5"):
