@@ -16,6 +16,7 @@ NAMES = {  # new module -> {old name: new name}
     },
     "envs.gymnasium_ids": {"id_of": "make_env_id"},
     "envs.planning.contact_check": {"ROOM": "MARGIN", "free": "is_free"},
+    "envs.simulation.kinematic": {"bound_for": "predict_half_period_state"},
     "envs.tasks.layout": {"transposed": "multiply_transpose"},
     "envs.tasks.registry": {"task_names": "list_tasks"},
     "envs.tasks.shapes": {

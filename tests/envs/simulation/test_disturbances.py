@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from envs.arm_env.arm_env import ArmEnv
 from envs.robots import make_robot
 from envs.simulation.disturbances import SPEED_NOISE, Disturbances
-from envs.simulation.kinematic import bound_for
+from envs.simulation.kinematic import predict_half_period_state
 from envs.tasks.registry import make_task
 from td3_robot import TD3
 from td3_robot.errors import ConfigError
@@ -92,11 +92,11 @@ def test_what_is_foreseen_is_what_will_be(make, task):
         foreseen.append(env.moment)
         if len(foreseen) > 2:
             then = foreseen[-3]
-            bound = bound_for(env.model, env.arrived.state)
+            ahead = predict_half_period_state(env.model, env.arrived.state)
             for name in ("q", "qd", "gripper"):
-                assert_close(getattr(then.state, name), getattr(bound, name), rtol=0, atol=1e-5)
+                assert_close(getattr(then.state, name), getattr(ahead, name), rtol=0, atol=1e-5)
             assert_close(then.scene["goal"], env.task.predict(env.arrived, 0.5 * DT).scene["goal"])
-            assert_close(then.tcp, env.fkine(bound.q)[:, :3, 3], rtol=0, atol=1e-5)
+            assert_close(then.tcp, env.fkine(ahead.q)[:, :3, 3], rtol=0, atol=1e-5)
     assert len(foreseen) > 4
 
 

@@ -19,7 +19,7 @@ from envs.controllers.experts import make_expert
 from envs.robots import make_robot, shipped_robots
 from envs.robots.observation import o
 from envs.simulation.disturbances import Disturbances
-from envs.simulation.kinematic import bound_for
+from envs.simulation.kinematic import predict_half_period_state
 from envs.tasks.episodes import ScenePool
 from envs.tasks.registry import list_tasks, make_task
 from td3_robot.config.run import Config, ReplayConfig
@@ -211,8 +211,8 @@ def test_what_the_observation_says_is_so(task):
     for action in actions(env, 5):
         step = env.step(action)
         seen = {name: step.next_observation[:, env.layout[name]] for name in env.layout}
-        bound = bound_for(env.model, env.arrived.state)
-        assert torch.equal(seen["q"], bound.q) and torch.equal(seen["qd"], step.info["qd"])
+        ahead = predict_half_period_state(env.model, env.arrived.state)
+        assert torch.equal(seen["q"], ahead.q) and torch.equal(seen["qd"], step.info["qd"])
         goal = env.task.predict(env.arrived, 0.5 * env.task.dt).scene["goal"]
         assert torch.equal(seen["goal"], goal)
         torch.testing.assert_close(step.info["tcp"], env.fkine(step.info["q"])[:, :3, 3])

@@ -12,7 +12,7 @@ from envs import kinematics
 from envs.arm_env.arm_env import ArmEnv
 from envs.robots import make_robot
 from envs.simulation.engine import SimState
-from envs.simulation.kinematic import bound_for
+from envs.simulation.kinematic import predict_half_period_state
 from envs.tasks import track
 from envs.tasks.registry import find_task_class, make_task
 from td3_robot.errors import ConfigError
@@ -242,14 +242,14 @@ def test_the_observation_holds_each_quantity_where_the_layout_says(env):
     seen = {name: step.observation[:, env.layout[name]] for name in env.layout}
     scene = env.moment.scene
     assert step.observation.shape == (6, 7 + 2 + 7 + 4 * 3 + 7 + 6 + 7) and env.o_dim == 48
-    bound = bound_for(env.model, env.state)
-    assert torch.equal(seen["q"], bound.q) and torch.equal(seen["qd"], step.info["qd"])
-    tcp, goal = env.fkine(bound.q)[:, :3, 3], env.goal + 0.5 * DT * scene["goal_velocity"]
+    ahead = predict_half_period_state(env.model, env.state)
+    assert torch.equal(seen["q"], ahead.q) and torch.equal(seen["qd"], step.info["qd"])
+    tcp, goal = env.fkine(ahead.q)[:, :3, 3], env.goal + 0.5 * DT * scene["goal_velocity"]
     torch.testing.assert_close(seen["tcp"], tcp)
     torch.testing.assert_close(seen["goal"], goal)
     torch.testing.assert_close(seen["error"], 8 * (goal - tcp))  # in units of an eighth of a metre
     torch.testing.assert_close(seen["goal_velocity"], 8 * scene["goal_velocity"])
-    J_v = env.jacob0(bound.q)[:, :3, :6]  # joint 7 only turns the hand
+    J_v = env.jacob0(ahead.q)[:, :3, :6]  # joint 7 only turns the hand
     # damped by 0.02
     inverse = torch.linalg.pinv(torch.cat((J_v, 0.02 * torch.eye(6).expand(6, 6, 6)), 1))[:, :, :3]
     motion, along = (
