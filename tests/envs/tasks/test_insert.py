@@ -187,7 +187,9 @@ def test_a_peg_is_turned_upright_only_where_two_walls_hold_it():
     force = torch.tensor([[x, y, -9.0] for x, y, *_ in cases])
     sunk = torch.tensor([depth for _, _, depth, _ in cases])
     none = torch.zeros(len(cases))
-    felt = insertion.Feeling(force[:, :2], none, force, none, force, force, none + 1.0, sunk, none)
+    aside = force[:, :2]
+    searched = none + 1.0
+    felt = insertion.Feeling(aside, none, force, none, force, force, searched, sunk, none, 0.02)
     assert insertion.find_walls(felt).tolist() == [held for *_, held in cases]
     seconds = torch.tensor([0.0, constants.held_for, constants.held_for + 10.0])
     assert insertion.compute_turned_share(seconds).tolist() == [0.0, 0.0, 1.0]
