@@ -12,6 +12,7 @@ NAMES = {  # new module -> {old name: new name}
     "envs.controllers.experts": {"make_teacher": "make_expert"},
     "envs.collision": {
         "known_collision": "find_collision_model",
+        "nearest": "compute_nearest",
         "touching": "find_contact_points",
     },
     "envs.gymnasium_ids": {"id_of": "make_env_id"},

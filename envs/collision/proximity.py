@@ -57,7 +57,7 @@ def link_clearance(
     return distances[model.link_capsules].flatten(1, 2).amin(1).T
 
 
-def nearest(
+def compute_nearest(
     model: CollisionModel,
     q: Tensor,
     obstacles: Obstacles | None = None,
@@ -153,7 +153,7 @@ def _measure_itself(
 
 
 def _compute_screws(model: CollisionModel, frames: list[Tensor]) -> Tensor:
-    """Compute the screws (6, n + F, B) of the joints and the followers, see `nearest`."""
+    """Compute the screws (6, n + F, B) of the joints and the followers, see `compute_nearest`."""
     n = model.chain.n
     B = frames[-1].shape[2]
     moved = [*frames[:n], *frames[n + 1 : n + 1 + model.follower_count]]

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from envs.arm_env.arm_env import ArmEnv
-from envs.collision import nearest
+from envs.collision import compute_nearest
 from envs.controllers import make_baseline
 from envs.controllers.controlled import Surroundings
 from envs.evaluation import Evaluation
@@ -318,6 +318,6 @@ class InteractiveControl:
             solution = drawn.scene.get("solution")
             if world.collision is None or solution is None:
                 break
-            if nearest(world.collision, solution, now.obstacles, GROUND).distance.min() > 0:
+            if compute_nearest(world.collision, solution, now.obstacles, GROUND).distance.min() > 0:
                 break
         return list_handles(self.task, drawn)[0].T_bh

@@ -14,9 +14,9 @@ from envs.collision import (
     Obstacles,
     clearance,
     compile_collision,
+    compute_nearest,
     ground_distance,
     link_clearance,
-    nearest,
     obstacle_distance,
     pair_distances,
     self_distance,
@@ -157,14 +157,14 @@ def test_distances_change_with_the_joints_as_their_gradients_say(arm):
         in_float64(model), at_opening=replace(at, fingers=in_float64_fingers(at.fingers))
     )
     q, drivers = draw(robot, 200).double(), openings(robot, 200).double()
-    found = nearest(model, q, ground=-0.2, gripper=drivers)
+    found = compute_nearest(model, q, ground=-0.2, gripper=drivers)
     assert_close(found.distance[:, -1], self_distance(model, q, drivers).clamp(max=MOST))
     right = 0
     for joint in range(robot.n):
         step = torch.zeros(robot.n, dtype=torch.float64)
         step[joint] = 1e-6
         up, down = (
-            nearest(model, q + side * step, ground=-0.2, gripper=drivers).distance
+            compute_nearest(model, q + side * step, ground=-0.2, gripper=drivers).distance
             for side in (1, -1)
         )
         right += ((up - down) / 2e-6 - found.gradient[:, :, joint]).abs() < 1e-4

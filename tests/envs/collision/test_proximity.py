@@ -14,9 +14,9 @@ from envs.collision import (
     Obstacles,
     clearance,
     compile_collision,
+    compute_nearest,
     link_clearance,
     link_poses,
-    nearest,
     self_distance,
 )
 from envs.collision.compiler import place_capsules
@@ -95,7 +95,10 @@ def test_along_its_normal_a_segment_leaves_a_box_as_fast_as_it_moves(segments_an
 def test_the_least_of_all_links_and_the_arm_itself_is_its_clearance(panda):
     robot, model = panda
     q, obstacles = draw(robot, 500), random_obstacles(500)
-    whole, found = clearance(model, q, obstacles, GROUND), nearest(model, q, obstacles, GROUND)
+    whole, found = (
+        clearance(model, q, obstacles, GROUND),
+        compute_nearest(model, q, obstacles, GROUND),
+    )
     least = found.distance.amin(1)
     assert 100 < (whole > -0.02).sum() < 450
     assert_close(least, whole, atol=1e-6, rtol=0)
@@ -180,11 +183,13 @@ def test_gradients_are_differences(panda, arm):
     robot, model = panda if arm == "panda" else sliding()
     model, h = in_float64(model), 1e-6
     q, obstacles = draw(robot, 200).double(), doubled(random_obstacles(200))
-    found = nearest(model, q, obstacles, GROUND)
+    found = compute_nearest(model, q, obstacles, GROUND)
     assert found.gradient.shape == (*found.distance.shape, robot.n)
     for joint in range(robot.n):
         dq = h * torch.eye(robot.n, dtype=torch.float64)[joint]
-        ahead, behind = (nearest(model, q + step, obstacles, GROUND).distance for step in (dq, -dq))
+        ahead, behind = (
+            compute_nearest(model, q + step, obstacles, GROUND).distance for step in (dq, -dq)
+        )
         wrong = ((ahead - behind) / (2 * h) - found.gradient[:, :, joint]).abs() > 1e-4
         wrong &= found.distance > -0.02  # deeper, a capsule's segment may be inside a box
         assert wrong.double().mean() < 0.002  # where what is nearest changes
@@ -194,21 +199,21 @@ def test_gradients_are_differences(panda, arm):
 
 def test_where_there_is_nothing_it_is_far_and_flat(panda):
     robot, model = panda
-    found = nearest(model, draw(robot, 5))
+    found = compute_nearest(model, draw(robot, 5))
     assert (found.distance[:, :-1] == MOST).all() and not found.gradient[:, :-1].any()
     assert (link_clearance(model, draw(robot, 5)) == MOST).all()
     alone = replace(model, first=model.first[:0], second=model.second[:0])
-    assert (nearest(alone, draw(robot, 5)).distance == MOST).all()
+    assert (compute_nearest(alone, draw(robot, 5)).distance == MOST).all()
 
 
 def test_a_batch_is_its_rows_and_shared_obstacles_are_everyones(panda):
     robot, model = panda
     q, obstacles, shared = draw(robot, 20), random_obstacles(20), random_obstacles(1)
     for around, of_row in ((obstacles, obstacles.select_rows), (shared, lambda rows: shared)):
-        found = nearest(model, q, around, GROUND)
+        found = compute_nearest(model, q, around, GROUND)
         for row in (0, 7, 19):
             rows = slice(row, row + 1)
-            alone = nearest(model, q[rows], of_row(rows), GROUND)
+            alone = compute_nearest(model, q[rows], of_row(rows), GROUND)
             assert_close(found.distance[rows], alone.distance)
             assert_close(found.gradient[rows], alone.gradient, atol=1e-5, rtol=1e-4)
 
@@ -218,7 +223,7 @@ def test_nothing_waits_for_the_device(panda):
     robot, model = panda
     q, obstacles = draw(robot, 8).to("meta"), random_obstacles(8)
     obstacles = Obstacles(*(value.to("meta") for value in obstacles.kinds))
-    assert nearest(model.to("meta"), q, obstacles, 0.0).gradient.shape == (
+    assert compute_nearest(model.to("meta"), q, obstacles, 0.0).gradient.shape == (
         8,
         len(model.links) + 1,
         7,

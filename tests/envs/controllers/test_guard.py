@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 import envs
 from envs.arm_env.arm_env import ArmEnv
-from envs.collision import Nearest, Obstacles, nearest, pairs
+from envs.collision import Nearest, Obstacles, compute_nearest, pairs
 from envs.controllers.guard import DEFAULTS, GuardConstants, guard_action, iter_stop, keep_stop
 from envs.controllers.halfspaces import make_brakes
 from envs.robots import make_robot
@@ -117,20 +117,24 @@ def test_a_joint_that_turns_towards_a_wall_stops_before_it(world, factor):
     state, least = make_rest_state(model, world.home[None]), []
     for _ in range(18):
         ahead = predict_half_period_state(model, state)
-        near = nearest(world.collision, ahead.q, wall)
+        near = compute_nearest(world.collision, ahead.q, wall)
         state = step(
             model,
             state,
             guard_action(
-                model, ahead, action, near, lambda q, seconds: nearest(world.collision, q, wall)
+                model,
+                ahead,
+                action,
+                near,
+                lambda q, seconds: compute_nearest(world.collision, q, wall),
             ),
         )
-        least.append(float(nearest(world.collision, state.q, wall).distance.min()))
+        least.append(float(compute_nearest(world.collision, state.q, wall).distance.min()))
     assert 0.0 < min(least) < 0.02
     free = make_rest_state(model, world.home[None])
     for _ in range(18):
         free = step(model, free, action)
-    assert nearest(world.collision, free.q, wall).distance.min() < -0.1
+    assert compute_nearest(world.collision, free.q, wall).distance.min() < -0.1
 
 
 def test_below_the_distance_to_keep_the_arm_is_told_to_back_off(world):
@@ -281,16 +285,16 @@ def test_an_arm_makes_way_for_what_comes_if_the_guard_knows_its_speed(world):
         least = 10.0
         for number in range(20):
             there = Obstacles(ball, sphere_velocities=velocity).move(number * model.dt)
-            true = nearest(world.collision, state.q, there)
+            true = compute_nearest(world.collision, state.q, there)
             least = min(least, float(true.distance[:, :-1].min()))
             seen = there.move(0.5 * model.dt)
             seen = seen if known else Obstacles(seen.spheres)
             ahead = predict_half_period_state(model, state)
 
             def nearest_at(q, seconds, seen=seen):
-                return nearest(world.collision, q, seen.move(seconds))
+                return compute_nearest(world.collision, q, seen.move(seconds))
 
-            near = nearest(world.collision, ahead.q, seen)
+            near = compute_nearest(world.collision, ahead.q, seen)
             action = guard_action(model, ahead, torch.zeros(1, 7), near, nearest_at)
             state = step(model, state, action)
         return least

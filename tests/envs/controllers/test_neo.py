@@ -11,7 +11,7 @@ import torch
 from spatialmath import SE3
 
 import envs
-from envs.collision import compile_collision, nearest
+from envs.collision import compile_collision, compute_nearest
 from envs.controllers import Neo, make_baseline
 from envs.controllers.halfspaces import HalfSpaces, compute_damped_speed
 from envs.controllers.neo import NeoConstants
@@ -219,7 +219,7 @@ def test_links_approach_no_faster_than_the_dampers_let_them(task):
     collision = compile_collision(env.robot)
     policy, k, seen = make_baseline("neo", env), NeoConstants(), 0
     for _ in range(15):
-        near = nearest(collision, env.moment.state.q, env.moment.obstacles, 0.0)
+        near = compute_nearest(collision, env.moment.state.q, env.moment.obstacles, 0.0)
         qd = policy(None) * env.model.qdlim
         approach = -(near.gradient @ qd[:, :, None])[:, :, 0]
         around, own = (

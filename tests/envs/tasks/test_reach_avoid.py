@@ -8,7 +8,7 @@ import torch
 from torch.testing import assert_close
 
 from envs.arm_env.arm_env import ArmEnv
-from envs.collision import Obstacles, clearance, nearest, obstacle_distance
+from envs.collision import Obstacles, clearance, compute_nearest, obstacle_distance
 from envs.collision.obstacles import FAR
 from envs.collision.queries import compute_segments
 from envs.collision.surroundings import obstacle_distances
@@ -248,7 +248,8 @@ def test_push_is_the_way_down_of_each_nearness(env):
 
     def nearness(q):
         return torch.exp(
-            -nearest(world.collision, q, get_obstacles(scene), 0.0).distance / TASK.repulsion
+            -compute_nearest(world.collision, q, get_obstacles(scene), 0.0).distance
+            / TASK.repulsion
         )[:, moving]
 
     full, h = torch.zeros(64, scene["distance"].shape[1] * 7), 2e-3
@@ -265,7 +266,7 @@ def test_push_is_the_way_down_of_each_nearness(env):
 
 def test_what_is_left_out_of_push_is_zero(env):
     env.reset(4)
-    gradient = nearest(
+    gradient = compute_nearest(
         env.world.collision, env.state.q, get_obstacles(env.moment.scene), 0.0
     ).gradient.flatten(1)
     gradient[:, among_obstacles.find_gradient_columns(env.world)] = 0.0
@@ -279,7 +280,8 @@ def test_closing_is_how_fast_nearness_rises(env):
 
     def nearness(q):
         return torch.exp(
-            -nearest(world.collision, q, get_obstacles(scene), 0.0).distance / TASK.repulsion
+            -compute_nearest(world.collision, q, get_obstacles(scene), 0.0).distance
+            / TASK.repulsion
         )
 
     h = 1e-3
@@ -332,5 +334,5 @@ def test_parked_obstacles_are_out_of_reach(env):
     ]
     parked = scenes.park(get_obstacles(env.moment.scene), *none)
     assert not any(there.any() for there in scenes.is_present(parked))
-    found = nearest(env.world.collision, env.state.q, parked)
+    found = compute_nearest(env.world.collision, env.state.q, parked)
     assert (found.distance[:, :-1] == 10.0).all() and isinstance(parked, Obstacles) and FAR > 100
