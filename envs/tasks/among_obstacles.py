@@ -60,7 +60,7 @@ class ReachAmongObstacles(Reach):
             Column("closing", len(find_moving_links(world))),
             Column("push", len(find_gradient_columns(world))),
         ]
-        controllers = [Column("reactive", n, True), *self.list_path_columns(world)]
+        controllers = [Column("reactive", n, tells_goal=True), *self.list_path_columns(world)]
         slots = {
             "spheres": 5 * scenes.SPHERES,
             "boxes": 9 * scenes.BOXES,

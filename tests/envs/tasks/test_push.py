@@ -85,11 +85,11 @@ def test_once_the_cube_is_there_the_hand_does_not_turn(env):
     """It stands at the cube, and would push it on."""
     env.reset(4)
     scene = env.moment.scene
-    assert TASK.turn(env.world, env.moment).abs().max() > 0.1
+    assert TASK.compute_turn(env.world, env.moment).abs().max() > 0.1
     aside = torch.tensor([0.8 * TASK.near, 0.0, 0.0])
     there = {**scene, "object": scene["goal"] + aside}
     moment = dataclasses.replace(env.moment, scene=there)
-    assert (TASK.turn(env.world, moment) == 0.0).all()
+    assert (TASK.compute_turn(env.world, moment) == 0.0).all()
 
 
 def test_broad_faces_are_square_twice_a_turn(env):
@@ -97,7 +97,7 @@ def test_broad_faces_are_square_twice_a_turn(env):
     nothing left, and the push is across the closing direction.
     """
     moment = env.moment
-    turn = env.task.turn(env.world, moment)
+    turn = env.task.compute_turn(env.world, moment)
     assert turn.abs().max() <= math.pi / 2 + 1e-5 and turn.abs().max() > 0.3
     cos, sin, one = turn.cos(), turn.sin(), torch.ones_like(turn)
     R = torch.stack((cos, -sin, 0 * one, sin, cos, 0 * one, 0 * one, 0 * one, one), 1).view(
@@ -105,7 +105,7 @@ def test_broad_faces_are_square_twice_a_turn(env):
     )
     T = moment.T_be.clone()
     T[:, :3, :3] = R @ T[:, :3, :3]
-    assert env.task.turn(env.world, dataclasses.replace(moment, T_be=T)).abs().max() < 1e-3
+    assert env.task.compute_turn(env.world, dataclasses.replace(moment, T_be=T)).abs().max() < 1e-3
     across = grasp.compute_hand_axes(env.world.model.hand, T)[:, :2, 0]
     ahead = (env.scene["goal"] - env.scene["object"])[:, :2]
     assert torch.cosine_similarity(across, ahead).abs().min() > 0.999
