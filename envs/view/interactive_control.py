@@ -272,8 +272,12 @@ class InteractiveControl:
         lines.append(f"speed {100 * summary.speed:.0f}% of the limit")
         if not np.isinf(summary.clearance):
             lines.append(f"clearance {100 * summary.clearance:.1f} cm")
-        state = "contact" if summary.clearance < 0 else "success" if summary.success else ""
-        lines.append("paused" if self.paused else state or "on the way")
+        state = "on the way"
+        if summary.clearance < 0:
+            state = "contact"
+        elif summary.success:
+            state = "success"
+        lines.append("paused" if self.paused else state)
         if self.note:
             lines.append(self.note)
         return "\n".join(lines)
