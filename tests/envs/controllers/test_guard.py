@@ -57,7 +57,8 @@ def nothing(q, seconds=0.0):
 
 
 def test_far_from_everything_an_arm_moves_as_it_is_told(world):
-    state, action = state_of(world, 50), random_actions(50, 1)
+    state = state_of(world, 50)
+    action = random_actions(50, 1)
     told = step(world.model, state, action)
     ahead = predict_half_period_state(world.model, state)
     told_safely = step(
@@ -79,7 +80,9 @@ def test_one_distance_is_held_by_the_least_change_of_velocity(world):
     action = 0.1 * random_actions(40, 3)
     rate = make_brakes(model, near, DEFAULTS.stop, DEFAULTS.share).h[:, 0]
 
-    x, g, W = (action * model.qdlim).double(), gradient[:, 0].double(), model.dqd.double() ** 2
+    x = (action * model.qdlim).double()
+    g = gradient[:, 0].double()
+    W = model.dqd.double() ** 2
     beyond = (-rate.double() - (g * x).sum(1)).clamp(min=0)
     expected = x + (beyond / (g * W * g).sum(1))[:, None] * W * g
     assert 5 < (beyond > 0).sum() < 35
@@ -114,7 +117,8 @@ def test_a_joint_that_turns_towards_a_wall_stops_before_it(world, factor):
     # everything with y > 0.4 is wall
     wall = Obstacles(walls=torch.tensor([[[0.0, -1.0, 0.0, -0.4]]]))
     action = torch.tensor([[1.0, 0, 0, 0, 0, 0, 0]])
-    state, least = make_rest_state(model, world.home[None]), []
+    state = make_rest_state(model, world.home[None])
+    least = []
     for _ in range(18):
         ahead = predict_half_period_state(model, state)
         near = compute_nearest(world.collision, ahead.q, wall)
@@ -180,7 +184,8 @@ def test_arms_that_are_told_to_go_anywhere_seldom_touch_anything():
     for guard in (False, True):
         env = envs.make("panda", "reach_avoid", 60, seed=6, guard=guard)
         env.reset(6)
-        action, hit = torch.sign(random_actions(60, 7)), torch.zeros(60, dtype=torch.bool)
+        action = torch.sign(random_actions(60, 7))
+        hit = torch.zeros(60, dtype=torch.bool)
         going = ~hit
         for _ in range(env.task.horizon):
             step = env.step(action)
@@ -210,7 +215,8 @@ def test_the_stop_that_is_checked_is_the_one_that_the_engine_makes():
     env.reset(1)
     env.step(torch.sign(random_actions(30, 2)))
     env.step(torch.sign(random_actions(30, 2)))
-    model, qd = env.model, env.moment.state.qd
+    model = env.model
+    qd = env.moment.state.qd
     for q in iter_stop(model, env.moment.state, qd):
         assert_close(env.step(qd / model.qdlim).info["q"], q, atol=1e-5, rtol=0)
         qd = qd - qd.clamp(-model.dqd, model.dqd)
@@ -220,7 +226,8 @@ def test_the_stop_that_is_checked_is_the_one_that_the_engine_makes():
 @pytest.mark.parametrize("touches_now", [False, True])
 def test_only_an_arm_that_touches_something_now_may_move_where_no_stop_is_clear(world, touches_now):
     """Half a period ahead is not now: an arm that will touch something there has to brake."""
-    model, q = world.model, world.home[None]
+    model = world.model
+    q = world.home[None]
     qd = 0.2 * model.qdlim[None]
     ahead = SimState(q + 0.5 * model.dt * qd, qd, torch.zeros(1))
 

@@ -54,8 +54,10 @@ def test_without_any_nothing_stands_between(make):
 
 @pytest.mark.parametrize("steps", [1, 2])
 def test_a_delay_of_whole_steps_is_the_same_motion_later(make, steps):
-    late, prompt = make(latency=steps * DT), make()
-    late.reset(3), prompt.reset(3)
+    late = make(latency=steps * DT)
+    prompt = make()
+    late.reset(3)
+    prompt.reset(3)
     seen = (
         [step.info["q"] for step in play(late, 30)],
         [step.info["q"] for step in play(prompt, 30)],
@@ -70,8 +72,10 @@ def test_a_delay_of_whole_steps_is_the_same_motion_later(make, steps):
     ("latency", "lag"), [(0.013, 0.0), (0.05, 0.0), (0.087, 0.0), (0.0, 0.03), (0.061, 0.045)]
 )
 def test_at_constant_speed_an_arm_is_behind_by_delay_and_lag_together(make, latency, lag):
-    late, prompt = make(latency=latency, servo_lag=lag), make()
-    late.reset(3), prompt.reset(3)
+    late = make(latency=latency, servo_lag=lag)
+    prompt = make()
+    late.reset(3)
+    prompt.reset(3)
     slow = torch.full((6, 7), 0.02)
     for _ in range(40):
         behind = prompt.step(slow).info["q"] - late.step(slow).info["q"]
@@ -129,7 +133,8 @@ def test_noise_is_in_what_is_measured_alone(make):
 def test_a_cube_in_the_hand_is_known_by_the_hand(make):
     """Or noise of a millimetre would seem to open the fingers."""
     env = make("pick_place", num_envs=50, latency=DT, noise=0.002)
-    there, held = env.arrived, torch.ones(50, dtype=torch.bool)
+    there = env.arrived
+    held = torch.ones(50, dtype=torch.bool)
     # a Panda hand's fingers on a cube of 4 cm
     shut = replace(there.state, gripper=torch.full((50,), 0.02))
     sent = torch.zeros_like(there.scene["sent"])  # and they were told to
@@ -146,8 +151,10 @@ def test_a_cube_in_the_hand_is_known_by_the_hand(make):
 @pytest.mark.parametrize("task", ["reach", "pick_place"])
 def test_a_state_dict_round_trip_goes_on_exactly(make, task):
     given = {"latency": 0.07, "servo_lag": 0.02, "noise": 0.001}
-    env, other = make(task, **given), make(task, **given)
-    env.reset(4), other.reset(5)
+    env = make(task, **given)
+    other = make(task, **given)
+    env.reset(4)
+    other.reset(5)
     play(env, 12)
     other.load_state_dict(env.state_dict())
     assert same(leaves(env), leaves(other))

@@ -196,7 +196,8 @@ def test_planned_paths_are_free_when_the_arm_gets_there(env):
     """
     env.reset(7)
     obstacles = get_obstacles(env.scene)
-    goal, q = env.goal, env.state.q
+    goal = env.goal
+    q = env.state.q
     via, solution = plan_path(env.world, q, goal, obstacles)
     free = is_path_free(env.world, q, via, solution, obstacles)
     assert free.float().mean() > 0.75
