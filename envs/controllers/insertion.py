@@ -169,9 +169,18 @@ def feel(moment: Moment, reach: float, depth: float, half: float) -> Feeling:
     at_tip = transform(moment.wrench[:, 3:]) - torch.linalg.cross(tip, force)
     turn = transform(moment.rotation_error)
     corner = half * turn[:, :2].abs().sum(1)
-    memory = (moment.scene[name] for name in ("searched", "sunk", "seated"))
-    height = error[:, 2] - depth
-    return Feeling(error[:, :2], height, turn, corner, force, at_tip, *memory, depth)
+    return Feeling(
+        aside=error[:, :2],
+        height=error[:, 2] - depth,
+        turn=turn,
+        corner=corner,
+        force=force,
+        moment=at_tip,
+        searched=moment.scene["searched"],
+        sunk=moment.scene["sunk"],
+        seated=moment.scene["seated"],
+        depth=depth,
+    )
 
 
 def compute_search_rate(sunk: Tensor) -> Tensor:
