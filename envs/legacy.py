@@ -12,10 +12,12 @@ NAMES = {  # new module -> {old name: new name}
     "envs.controllers.experts": {"make_teacher": "make_expert"},
     "envs.collision": {
         "known_collision": "find_collision_model",
+        "nearest": "compute_nearest",
         "touching": "find_contact_points",
     },
     "envs.gymnasium_ids": {"id_of": "make_env_id"},
     "envs.planning.contact_check": {"ROOM": "MARGIN", "free": "is_free"},
+    "envs.simulation.kinematic": {"bound_for": "predict_half_period_state"},
     "envs.tasks.layout": {"transposed": "multiply_transpose"},
     "envs.tasks.registry": {"task_names": "list_tasks"},
     "envs.tasks.shapes": {

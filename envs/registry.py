@@ -41,7 +41,7 @@ def make(
     training: bool = False,
     engine: str = KINEMATIC,
     disturbances: Disturbances | None = None,
-    **disturbed: Any,
+    **disturbance_options: Any,
 ) -> ArmEnv:
     """Build B environments of a robot and a task.
 
@@ -65,8 +65,8 @@ def make(
         training: reuse scenes and stagger episodes, see `ArmEnv`.
         engine: "kinematic", or "mujoco" for contact dynamics.
         disturbances: delay, lag and noise between the arm and its controller.
-        disturbed: fields of `Disturbances` that replace those of `disturbances`, for example
-            `latency=0.05` [s].
+        disturbance_options: fields of `Disturbances` that replace those of `disturbances`, for
+            example `latency=0.05` [s].
 
     Raises:
         ConfigError: no such robot, task, engine or disturbance, an engine that cannot do the task,
@@ -81,19 +81,28 @@ def make(
     else:
         described = {"xacro": xacro, "base": base, "velocity": velocity}
         made = make_robot(robot, gripper, tcp, acceleration=acceleration, **described)
-    if strange := disturbed.keys() - DISTURBANCES:
+    if strange := disturbance_options.keys() - DISTURBANCES:
         name = min(strange)
         choices = unknown("keyword of an environment", name, (*_KEYWORDS, *DISTURBANCES))
         # Other libraries try keywords, and look for Python's own words to leave one out again.
         raise KeywordError(f"unexpected keyword argument {name!r}: {choices}")
-    if disturbed:
-        disturbances = replace(disturbances or Disturbances(), **disturbed)
+    if disturbance_options:
+        disturbances = replace(disturbances or Disturbances(), **disturbance_options)
     varied = disturbances.physics if disturbances else None
-    brings = (chosen.cube_side, varied, chosen.cubes, chosen.physics)
-    moved_by = make_engine(engine, made, chosen.dt, *brings)
-    how = (sparse, guard, training)
+    moved_by = make_engine(
+        engine, made, chosen.dt, chosen.cube_side, varied, chosen.cubes, chosen.physics
+    )
     env = ArmEnv(
-        made, chosen, num_envs, device, seed, *how, engine=moved_by, disturbances=disturbances
+        made,
+        chosen,
+        num_envs,
+        device,
+        seed,
+        sparse=sparse,
+        guard=guard,
+        training=training,
+        engine=moved_by,
+        disturbances=disturbances,
     )
     env.guard_constants = replace(env.guard_constants, stops=guard_stops)
     return env
@@ -160,11 +169,17 @@ def make_from_moment(
         guard, disturbances: as of `ArmEnv`.
         task, engine: as of `ArmEnv`; None: those of `env`.
     """
-    named = {
-        "episodes": OneEpisode(moment, row),
-        "engine": engine or env.engine,
-        "disturbances": disturbances,
-    }
-    one = ArmEnv(env.robot, task or env.task, 1, str(env.device), 0, env.sparse, guard, **named)
+    one = ArmEnv(
+        env.robot,
+        task or env.task,
+        num_envs=1,
+        device=str(env.device),
+        seed=0,
+        sparse=env.sparse,
+        guard=guard,
+        episodes=OneEpisode(moment, row),
+        engine=engine or env.engine,
+        disturbances=disturbances,
+    )
     one.guard_constants = env.guard_constants
     return one

@@ -56,10 +56,13 @@ class PointEnv:
     happen at once.
     """
 
-    o_dim, a_dim = 3, 2
+    o_dim = 3
+    a_dim = 2
 
     def __init__(self, num_envs: int = 4, seed: int = 0, horizon: int = 7):
-        self.num_envs, self.horizon, self.device = num_envs, horizon, torch.device("cpu")
+        self.num_envs = num_envs
+        self.horizon = horizon
+        self.device = torch.device("cpu")
         self.generator = torch.Generator()
         self.calls = 0
         self.reset(seed)

@@ -41,7 +41,8 @@ class Watched(TorchDispatchMode):
     """Refuses, in its block, what would wait for a device."""
 
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
-        name, kwargs = operation.overloadpacket.__name__, kwargs or {}
+        name = operation.overloadpacket.__name__
+        kwargs = kwargs or {}
         given = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
         indices = tree_leaves(args[1]) if name in ("index", "index_put", "index_put_") else ()
         masks = any(isinstance(x, torch.Tensor) and x.dtype == torch.bool for x in indices)

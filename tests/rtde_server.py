@@ -18,8 +18,13 @@ PORTS = {29999: "dashboard", 30001: "script", 30002: "script", 30003: "script", 
 PERIOD = 0.002  # [s]
 # what the uploaded script's main loop handles at once; 9 is speedj. All else is done, then cleared.
 REALTIME = {6, 9, 10, 11, 24, 25, 26, 27, 38, 58, 66, 67, 68, 69, 70, 71}
-SPEEDJ, SPEED_STOP, WATCHDOG, STOP_SCRIPT = 9, 15, 35, 255
-READY, DONE = 1, 2  # its output_int_register_0
+SPEEDJ = 9
+SPEED_STOP = 15
+WATCHDOG = 35
+STOP_SCRIPT = 255
+# its output_int_register_0
+READY = 1
+DONE = 2
 STOPPING = 10.0  # [rad/s2]
 TYPES = {"VECTOR6D": "6d", "VECTOR3D": "3d", "DOUBLE": "d", "UINT32": "I", "INT32": "i"}
 TYPES |= {"UINT64": "Q", "VECTOR6INT32": "6i", "UINT8": "B"}
@@ -74,12 +79,17 @@ class Robot:
         self.time = 0.0
 
     def start(self) -> None:
-        self.running, self.state, self.executing, self.least_rate = True, READY, False, 0.0
+        self.running = True
+        self.state = READY
+        self.executing = False
+        self.least_rate = 0.0
         self.inputs["input_int_register_0"] = 0
 
     def end(self) -> None:
         """End the program; the arm brakes."""
-        self.running, self.state, self.target = False, 0, np.zeros(6)
+        self.running = False
+        self.state = 0
+        self.target = np.zeros(6)
         self.acceleration = STOPPING
 
     def hear(self, now: float) -> None:
@@ -90,13 +100,17 @@ class Robot:
         if not self.running:
             return
         if command == SPEEDJ:
-            self.target, self.acceleration = np.array(values[:6]), values[6]
+            self.target = np.array(values[:6])
+            self.acceleration = values[6]
         if command == 0 or command in REALTIME:
-            self.executing, self.state = False, READY
+            self.executing = False
+            self.state = READY
         elif not self.executing:
-            self.executing, self.state = True, DONE
+            self.executing = True
+            self.state = DONE
             if command == SPEED_STOP:
-                self.target, self.acceleration = np.zeros(6), values[0]
+                self.target = np.zeros(6)
+                self.acceleration = values[0]
             if command == WATCHDOG:
                 self.least_rate = values[0]
             if command == STOP_SCRIPT:
@@ -159,7 +173,8 @@ class Connection:
                 size, kind = struct.unpack_from(">HB", self.buffer)
                 if len(self.buffer) < size:
                     return
-                body, self.buffer = self.buffer[3:size], self.buffer[size:]
+                body = self.buffer[3:size]
+                self.buffer = self.buffer[size:]
                 self.answer(chr(kind), body, now)
 
     def ask(self, line: str) -> str:

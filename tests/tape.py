@@ -24,7 +24,8 @@ class Tape(TorchDispatchMode):
         self.operations = []
 
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
-        name, kwargs = operation.overloadpacket.__name__, kwargs or {}
+        name = operation.overloadpacket.__name__
+        kwargs = kwargs or {}
         if name in (*WAITS, "_local_scalar_dense"):
             raise RuntimeError(f"{name}: operation not permitted when stream is capturing")
         if operation.is_view:
@@ -51,7 +52,8 @@ def _as_it_was(given):
     """Takes back, afterwards, what the block does to these tensors and generators."""
     memories = [x.untyped_storage() for x in given if isinstance(x, torch.Tensor)]
     generators = [x for x in given if isinstance(x, torch.Generator)]
-    before, states = [x.clone() for x in memories], [x.get_state() for x in generators]
+    before = [x.clone() for x in memories]
+    states = [x.get_state() for x in generators]
     yield
     for x, value in zip(memories, before):
         x.copy_(value)

@@ -43,7 +43,8 @@ GRAPH = {name_of(path): imports_of(path) for path in SOURCES}
 
 def reached_from(name: str) -> set[str]:
     """What a module imports, directly or through others."""
-    seen, waiting = set(), [name]
+    seen = set()
+    waiting = [name]
     while waiting:
         for other in GRAPH.get(waiting.pop(), ()):
             if other not in seen:

@@ -67,7 +67,9 @@ def test_slower_is_less_than_nine_tenths_of_the_older_commit(bench):
 
 def test_rows_of_other_tasks_stay_and_those_of_the_same_are_replaced(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    rows, path, key = __import__("rows"), tmp_path / "results.csv", ("task", "seed")
+    rows = __import__("rows")
+    path = tmp_path / "results.csv"
+    key = ("task", "seed")
 
     def row(task, seed, success):
         return {"task": task, "seed": seed, "success": success}
@@ -85,7 +87,8 @@ def test_rows_of_other_tasks_stay_and_those_of_the_same_are_replaced(tmp_path, m
 
 def test_a_task_that_is_measured_alone_leaves_those_of_others(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    robustness, path = __import__("robustness"), tmp_path / "results.csv"
+    robustness = __import__("robustness")
+    path = tmp_path / "results.csv"
     path.write_text(
         "task,disturbances,episodes,policy,classical\nreach,none,9,0,0\ntrack,none,9,0.5,0.5\n"
     )
@@ -140,7 +143,8 @@ def test_a_hash_is_of_the_values_not_of_the_comments(monkeypatch, tmp_path):
     assert (hash_inputs("reach"), hash_inputs("reach", mujoco=True)) == before
     preset.write_text(preset.read_text().replace("800_000", "800_001"))
     assert hash_inputs("reach") != before[0]
-    kinematic, mujoco = hash_inputs("track"), hash_inputs("track", mujoco=True)
+    kinematic = hash_inputs("track")
+    mujoco = hash_inputs("track", mujoco=True)
     with (tmp_path / "configs" / "physics" / "contacts.yaml").open("a") as file:
         file.write("\nadded: 1\n")
     assert hash_inputs("track") == kinematic and hash_inputs("track", mujoco=True) != mujoco

@@ -69,7 +69,8 @@ def test_a_preset_for_gpus_is_that_of_its_task_with_more_arms_and_larger_batches
     lines = (f"--config {path}", f"--task {path.stem}")
     gpu, cpu = (parse_train(line.split(), EnvOptions, TrainFlags) for line in lines)
     assert gpu.environment == cpu.environment and not gpu.notes
-    ours, plain = gpu.config, cpu.config
+    ours = gpu.config
+    plain = cpu.config
     assert (ours.device, ours.cuda_graph) == ("cuda", True)
     assert (
         1_024 <= ours.num_envs <= 16_384 and 4_096 <= ours.replay.batch_size <= ours.replay.capacity
@@ -107,7 +108,8 @@ def test_presets_for_goals_with_objects_and_for_crossq_reach_the_learner():
     def parse(line):
         return parse_train(line.split(), EnvOptions, TrainFlags).config
 
-    push, reach = parse("--env FetchPush-v4"), parse("--env FetchReach-v4")
+    push = parse("--env FetchPush-v4")
+    reach = parse("--env FetchReach-v4")
     assert (push.td3.r_min, push.td3.r_max, push.exploration.random_share) == (-1.0, 0.0, 0.3)
     assert (reach.td3.r_min, reach.td3.gamma) == (None, 0.95)
     crossq = parse(f"--env Hopper-v5 --config {ROOT / 'configs/gymnasium/crossq.yaml'}")

@@ -119,7 +119,8 @@ def test_table_and_json_say_the_same(work):
     assert list(out["baselines"]) == ["rrmc", "random"]
     assert all(column.keys() == SUMMARY | {"episodes"} for column in out["baselines"].values())
 
-    columns, rows = [out, *out["baselines"].values()], cells(result.stdout)
+    columns = [out, *out["baselines"].values()]
+    rows = cells(result.stdout)
     for label, text in {
         "success rate [%]": lambda c: f"{100 * c['success_rate']:.1f}",
         "success rate, contact or not [%]": lambda c: f"{100 * c['success_rate_with_contact']:.1f}",
@@ -342,7 +343,8 @@ def test_a_dataset_has_the_rewards_that_are_asked_for(work, evaluate):
     line = "--checkpoint transpose --episodes 2 --transitions 500 --dataset"
     assert evaluate.main([*line.split(), "dense.npz"]) == 0
     assert evaluate.main([*line.split(), "sparse.npz", "--sparse", "true"]) == 0
-    dense, sparse = load_dataset("dense.npz"), load_dataset("sparse.npz")
+    dense = load_dataset("dense.npz")
+    sparse = load_dataset("sparse.npz")
     assert torch.equal(dense.state, sparse.state) and len(dense.reward.unique()) > 100
     assert set(sparse.reward.unique().tolist()) <= {-1.0, 0.0} and (sparse.reward == -1.0).any()
 
@@ -447,7 +449,8 @@ def test_robustness_is_in_the_table_in_the_json_file_and_in_the_report(work, eva
     out = measured(
         evaluate, *"--checkpoint transpose --episodes 4 --robustness --report out".split()
     )
-    told, page = out["robustness"], Path("out/index.html").read_text()
+    told = out["robustness"]
+    page = Path("out/index.html").read_text()
     assert told.pop("episodes") == 4
     rows = cells(capsys.readouterr().out)
     assert rows["latency 100 ms"] == [f"{100 * told['latency'][-1]['success_rate']['policy']:.1f}"]

@@ -41,7 +41,8 @@ def test_it_commands_what_the_checkpoint_does(policy):
     for _ in range(5):
         seen = env.step(agent.select_action(seen)).observation
     expected = (agent.select_action(seen).clamp(-1, 1) * env.model.qdlim).numpy()
-    state, goal = env.state, env.goal
+    state = env.state
+    goal = env.goal
     rows = zip(*(value.double().numpy() for value in (state.q, state.qd, state.gripper, goal)))
     got = np.array([policy(q, qd, gripper, goal) for q, qd, gripper, goal in rows])
     assert np.abs(got - expected).max() < 1e-4
@@ -87,10 +88,8 @@ def test_a_policy_is_told_what_stands_around(exported):
     """Each obstacle by itself, spare slots or not; what the policy was never shown is refused."""
     policy = Policy.load(exported("reach_avoid"))
     asked = dict(q=policy.robot.home, qd=np.zeros(7), gripper=0.04, goal=np.array([0.4, 0.0, 0.4]))
-    ball, box = (
-        np.array([[0.45, 0.1, 0.5, 0.1]]),
-        np.array([[0.5, -0.2, 0.2, 0.1, 0.1, 0.1, 1.0, 0.0, 0.0, 0.0]]),
-    )
+    ball = np.array([[0.45, 0.1, 0.5, 0.1]])
+    box = np.array([[0.5, -0.2, 0.2, 0.1, 0.1, 0.1, 1.0, 0.0, 0.0, 0.0]])
     free, spheres, boxes = (
         policy(**asked, obstacles=Obstacles(**given))
         for given in ({}, {"spheres": ball}, {"boxes": box})

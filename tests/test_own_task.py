@@ -129,7 +129,8 @@ def test_the_scripts_know_it_from_the_module_that_is_named(tmp_path, hover, in_p
     def run(*words):
         return subprocess.run([sys.executable, *words], capture_output=True, text=True, **place)
 
-    train_py, evaluate_py = ROOT / "train.py", ROOT / "evaluate.py"
+    train_py = ROOT / "train.py"
+    evaluate_py = ROOT / "evaluate.py"
     assert "hover" in run(train_py, "--list", "tasks", "--plugins", "hover").stdout
     words = f"--robot panda --task hover {SMALL} --run mine".split()
     unknown = run(train_py, *words)

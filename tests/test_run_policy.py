@@ -53,14 +53,16 @@ def runs(path, tmp_path_factory):
 
 
 def test_it_drives_the_simulated_arm(path, runs):
-    (printed, error, _), log = runs[0]["driven"], runs[1]
+    (printed, error, _) = runs[0]["driven"]
+    log = runs[1]
     assert printed.splitlines()[-1].startswith("the arm is at rest: "), error
     assert re.search(r"the TCP is at [\d.,-]+, [\d.]+ m?m from the goal: (not )?reached", printed)
     assert "assuming 25 ms of latency" in printed  # there and back, and a step of the simulated arm
     found = re.search(r"the arm's motion shows a latency of (\d+) ms", printed)
     assert found and 10 <= int(found[1]) <= 60  # a busy machine is later
     rows = np.genfromtxt(log, delimiter=",", skip_header=1, usecols=range(15))
-    sent, limits = rows[:, 8:], Policy.load(path).robot.limits
+    sent = rows[:, 8:]
+    limits = Policy.load(path).robot.limits
     assert (np.abs(sent) <= 0.1 * limits.velocity).all() and not sent[-1].any()
     assert np.abs(sent).max() > 0.01 and np.ptp(rows[:, 1:8], axis=0).max() > 1e-4
 

@@ -83,7 +83,8 @@ def test_a_killed_sweep_goes_on_and_repeats_nothing(tmp_path, place):
         "TMPDIR": place
     }
     folder = tmp_path / "checkpoints/s"
-    first, second = folder / "trial0", folder / "trial1"
+    first = folder / "trial0"
+    second = folder / "trial1"
     sweep = subprocess.Popen(
         [*command, "--plan", "plan.yaml", "--run", "s"], env=environment, **pipes
     )

@@ -74,7 +74,8 @@ def test_the_shipped_policy_of_a_task_is_as_good_as_it_is_said_to_be(
     task, episodes, tmp_path, in_process
 ):
     """But for four standard deviations of so many episodes."""
-    folder, result = ROOT / "checkpoints" / SHIPPED[task], tmp_path / "result.json"
+    folder = ROOT / "checkpoints" / SHIPPED[task]
+    result = tmp_path / "result.json"
     options = load_run_config(folder, EnvOptions)[1]
     assert options.task == task
     flags = (

@@ -97,7 +97,8 @@ def test_a_job_that_loses_a_machine_or_a_process_goes_on(torchrun, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as free:
         place = f"--rdzv_backend c10d --rdzv_endpoint 127.0.0.1:{free.getsockname()[1]}"
     machine = f"--nnodes 2 --nproc_per_node 1 {place} --rdzv_conf is_host="
-    stays, lost = torchrun(f"{machine}1", *SMALL), torchrun(f"{machine}0", *SMALL)
+    stays = torchrun(f"{machine}1", *SMALL)
+    lost = torchrun(f"{machine}0", *SMALL)
     wait_for((run / "last").exists, stays, lost)
     for process in (*children(lost.pid), lost.pid):
         os.kill(process, signal.SIGKILL)

@@ -120,7 +120,8 @@ def test_the_run_goes_to_the_next_free_number_and_holds_all_it_should(trained):
 def test_summary_and_metrics_agree_with_what_was_asked_and_what_happened(trained):
     cwd, _, _, _, seconds = trained
     folder = cwd / "checkpoints" / "run4"
-    summary, rows = json.loads((folder / "summary.json").read_text()), read_metrics(folder)
+    summary = json.loads((folder / "summary.json").read_text())
+    rows = read_metrics(folder)
     # the first step of 256 at or past each multiple
     assert [row["env_steps"] for row in rows] == [100_096, 200_192]
     assert (summary["robot"], summary["task"], summary["seed"], summary["finished"]) == (
@@ -219,7 +220,8 @@ def test_ctrl_c_loses_nothing(tmp_path):
     """
     slow = (*SMALL, "--updates_per_step", "4")  # so that Ctrl-C comes before the evaluation
     assert train(tmp_path, *slow, "--run", "whole")[::2] == (0, "")
-    whole, cut = tmp_path / "checkpoints" / "whole", tmp_path / "checkpoints" / "cut"
+    whole = tmp_path / "checkpoints" / "whole"
+    cut = tmp_path / "checkpoints" / "cut"
 
     process = start(tmp_path, *slow, "--run", "cut", "--save_every", "0.3")
     code, out, err = interrupt_when(process, (cut / "last" / "trainer_state").exists)

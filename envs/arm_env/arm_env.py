@@ -58,8 +58,8 @@ class ArmEnv:
 
     Attributes:
         moment: the observed arms with their kinematics and scene: half a period ahead, see
-            `bound_for`; under disturbances as measured, and predicted for the time when the next
-            command takes effect.
+            `predict_half_period_state`; under disturbances as measured, and predicted for the time
+            when the next command takes effect.
         now: the arms as they are.
         arrived, arrived_moment: `now` and `moment` before any reset; `info` is of `arrived`.
         world: robot, workspace and capsules, which do not change.

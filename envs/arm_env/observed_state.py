@@ -9,14 +9,15 @@ from envs.simulation import kinematic
 from envs.simulation.calibration import measured_scene
 from envs.simulation.disturbances import DisturbedEngine, correct_held_cube
 from envs.simulation.engine import OBJECT, SUPPORT, Command, Scene, SimState
-from envs.simulation.kinematic import bound_for
+from envs.simulation.kinematic import predict_half_period_state
 from envs.tasks.task import Task
 from envs.world import Moment, World, make_moment
 
 
 def predict_half_period(task: Task, world: World, moment: Moment) -> Moment:
     """Return the moment with arms, grasped cubes and moving goals half a period ahead."""
-    ahead = make_moment(world, bound_for(world.model, moment.state), moment.scene, moment.steps)
+    state = predict_half_period_state(world.model, moment.state)
+    ahead = make_moment(world, state, moment.scene, moment.steps)
     ahead = replace(ahead, scene=correct_held_cube(moment.scene, ahead.tcp - moment.tcp))
     return task.predict(ahead, 0.5 * world.model.dt)
 
@@ -76,8 +77,8 @@ def _interpolate(
         share: in [0, 1], a number or one for each arm (B, 1).
     """
     model = world.model
-    before = bound_for(model, now.state)
-    later = bound_for(model, then.state)
+    before = predict_half_period_state(model, now.state)
+    later = predict_half_period_state(model, then.state)
     q = torch.lerp(before.q, later.q, share) - (0.5 * model.dt) * later.qd
     gripper = torch.lerp(before.gripper[:, None], later.gripper[:, None], share)[:, 0]
     state = SimState(torch.clamp(q, *model.qlim), later.qd, gripper)

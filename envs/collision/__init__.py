@@ -11,7 +11,7 @@ from envs.collision.capsules import CollisionModel
 from envs.collision.compiler import compile_collision, find_collision_model
 from envs.collision.contact_points import find_contact_points
 from envs.collision.obstacles import Obstacles
-from envs.collision.proximity import Nearest, link_clearance, nearest
+from envs.collision.proximity import Nearest, compute_nearest, link_clearance
 from envs.collision.queries import (
     clearance,
     ground_distance,
@@ -32,7 +32,7 @@ __all__ = [
     "find_collision_model",
     "link_clearance",
     "link_poses",
-    "nearest",
+    "compute_nearest",
     "obstacle_distance",
     "pair_distances",
     "self_distance",

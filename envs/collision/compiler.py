@@ -24,9 +24,8 @@ from envs.robots import Robot
 from envs.robots.followers import list_followers
 from td3_robot.errors import ConfigError
 
-_chosen: dict[
-    object, CollisionModel
-] = {}  # what `choose_pairs` found in this process, by all that it depends on
+# what `choose_pairs` found in this process, by all that it depends on
+_PAIRS_CACHE: dict[object, CollisionModel] = {}
 
 
 def compile_collision(robot: Robot, device: torch.device | str = "cpu") -> CollisionModel:
@@ -49,9 +48,9 @@ def compile_collision(robot: Robot, device: torch.device | str = "cpu") -> Colli
 
 def _find_pairs(robot: Robot, model: CollisionModel) -> CollisionModel:
     key = _freeze((model, robot.qlim, robot.home))
-    if key not in _chosen:
-        _chosen[key] = choose_pairs(model, robot.qlim, robot.home)
-    return _chosen[key]
+    if key not in _PAIRS_CACHE:
+        _PAIRS_CACHE[key] = choose_pairs(model, robot.qlim, robot.home)
+    return _PAIRS_CACHE[key]
 
 
 def _freeze(value: object) -> object:
@@ -75,63 +74,79 @@ def place_capsules(robot: Robot, shapes: Shapes, at_opening: bool = False) -> Co
         shapes: the arm's; a gripper's are read from its file.
         at_opening: give it `fingers`, if that file has any, in place of what they sweep.
     """
-    arm = {link.name: link for link in robot.body.arm}
-    of = dict(shapes.links)
     _check_links(robot, shapes)
-    links = [arm[name] for name in of]
-    hand = robot.gripper
-    theirs = Shapes({})
-    if hand is not None:
-        links.append(robot.body.hand[0])
-        theirs = read_capsules(hand.name, find_gripper_file(hand), robot)
-        theirs = theirs if at_opening else replace(theirs, moving={})
-        of[hand.name] = [
-            row
-            for name, rows in theirs.links.items()
-            for row in rows
-            if not (theirs.moving and name == FINGERS)
-        ]
-    following = list_followers(robot.body.arm)
-    bodies, offsets = attach(links, robot.chain, robot.home, following)
-    followers = compile_followers(following, robot.chain)
-    fingers_from = robot.n + 1 + len(following)
+    links, rows_by_link, hand_shapes = _collect_rows(robot, shapes, at_opening)
+    follower_links = list_followers(robot.body.arm)
+    bodies, offsets = attach(links, robot.chain, robot.home, follower_links)
+    followers = compile_followers(follower_links, robot.chain)
+    first_finger = robot.n + 1 + len(follower_links)
 
-    order = sorted(range(len(links)), key=lambda link: bodies[link])
     placed = [
         (bodies[link], link, offsets[link], row)
-        for link in order
-        for row in list(of.values())[link]
+        for link in sorted(range(len(links)), key=lambda link: bodies[link])
+        for row in list(rows_by_link.values())[link]
     ]
-    for index, moving in enumerate(theirs.moving.values()):
-        placed += [(fingers_from + index, len(links) - 1, np.eye(4), row) for row in moving]
-    on = [link for _, link, _, _ in placed]
+    for index, moving in enumerate(hand_shapes.moving.values()):
+        placed += [(first_finger + index, len(links) - 1, np.eye(4), row) for row in moving]
+    capsule_links = [link for _, link, _, _ in placed]
     rows = np.array([row for *_, row in placed])
     ends = rows[:, :6].reshape(-1, 2, 3)
-    none = torch.zeros(0, dtype=torch.long)
+    fingers = None
+    if hand_shapes.moving:
+        bearer = capsule_links.index(len(links) - 1)
+        fingers = compile_fingers(robot, hand_shapes, offsets[-1], bearer, first_finger)
+    no_pairs = torch.zeros(0, dtype=torch.long)
     return CollisionModel(
         chain=robot.chain,
-        links=tuple(of),
+        links=tuple(rows_by_link),
         link_bodies=tuple(bodies),
         link_offsets=torch.tensor(offsets, dtype=torch.float32),
-        capsule_links=tuple(on),
-        link_capsules=_list_link_capsules(on, len(links)),
+        capsule_links=tuple(capsule_links),
+        link_capsules=_list_link_capsules(capsule_links, len(links)),
         joints_below=torch.tensor(
-            [_list_movers(bodies[link], followers, robot.n) for link in on], dtype=torch.float32
+            [_list_movers(bodies[link], followers, robot.n) for link in capsule_links],
+            dtype=torch.float32,
         ),
         points=tuple(_list_points(placed, ends)),
         length_squared=torch.tensor(
             ((ends[:, 1] - ends[:, 0]) ** 2).sum(1, keepdims=True), dtype=torch.float32
         ),
         radius=torch.tensor(rows[:, 6:], dtype=torch.float32),
-        first=none,
-        second=none,
-        over_ground=none,
+        first=no_pairs,
+        second=no_pairs,
+        over_ground=no_pairs,
         allowed=tuple((*pair, "meshes never close") for pair in shapes.apart),
         followers=followers,
-        fingers=compile_fingers(robot, theirs, offsets[-1], on.index(len(links) - 1), fingers_from)
-        if theirs.moving
-        else None,
+        fingers=fingers,
     )
+
+
+def _collect_rows(
+    robot: Robot, shapes: Shapes, at_opening: bool
+) -> tuple[list, dict[str, list], Shapes]:
+    """Collect the links that have capsules: those of the arm, then the gripper's base.
+
+    Returns:
+        The links; the rows of a file with the capsules of each, by the name of the link, the base
+        under that of the gripper; and the gripper's own shapes, empty without one.
+    """
+    arm = {link.name: link for link in robot.body.arm}
+    rows_by_link = dict(shapes.links)
+    links = [arm[name] for name in rows_by_link]
+    hand = robot.gripper
+    if hand is None:
+        return links, rows_by_link, Shapes({})
+    links.append(robot.body.hand[0])
+    hand_shapes = read_capsules(hand.name, find_gripper_file(hand), robot)
+    if not at_opening:
+        hand_shapes = replace(hand_shapes, moving={})
+    rows_by_link[hand.name] = [
+        row
+        for name, rows in hand_shapes.links.items()
+        for row in rows
+        if not (hand_shapes.moving and name == FINGERS)
+    ]
+    return links, rows_by_link, hand_shapes
 
 
 def _check_links(robot: Robot, shapes: Shapes) -> None:
@@ -168,8 +183,9 @@ def _list_points(placed: list, ends: np.ndarray) -> Iterator[tuple[int, torch.Te
 
 def _list_link_capsules(capsule_links: list[int], links: int) -> torch.Tensor:
     """List the capsules on each link (L, C), see `CollisionModel.link_capsules`."""
-    of = [
-        [capsule for capsule, on in enumerate(capsule_links) if on == link] for link in range(links)
+    by_link = [
+        [capsule for capsule, its_link in enumerate(capsule_links) if its_link == link]
+        for link in range(links)
     ]
-    most = max(len(capsules) for capsules in of)
-    return torch.tensor([capsules + capsules[:1] * (most - len(capsules)) for capsules in of])
+    most = max(len(capsules) for capsules in by_link)
+    return torch.tensor([capsules + capsules[:1] * (most - len(capsules)) for capsules in by_link])

@@ -57,7 +57,7 @@ def link_clearance(
     return distances[model.link_capsules].flatten(1, 2).amin(1).T
 
 
-def nearest(
+def compute_nearest(
     model: CollisionModel,
     q: Tensor,
     obstacles: Obstacles | None = None,
@@ -67,11 +67,14 @@ def nearest(
 ) -> Nearest:
     """Compute `link_clearance` and the arm's distance to itself, with their gradients.
 
-    A point x of the arm that a unit vector u leads away from what it is near to moves along u at u
-    . (z_j x (x - o_j)) per speed of a joint that turns about z_j through o_j, and at u . z_j for
-    one that slides (Siciliano et al., "Robotics", eq. 3.30). The first is the product of the
-    joint's screw (o_j x z_j, z_j) with the line (u, x x u), so that both points of a pair, which
-    lie on one line, need it once.
+    A unit vector u leads a point x of the arm away from what it is near to. Per speed of a joint
+    that turns about z_j through o_j, x moves along u at
+
+        u . (z_j x (x - o_j)),
+
+    and at u . z_j for one that slides (Siciliano et al., "Robotics", eq. 3.30). The first is the
+    product of the joint's screw (o_j x z_j, z_j) with the line (u, x x u), so that both points of a
+    pair, which lie on one line, need it once.
 
     An obstacle that moves at v changes the distance at -u . v.
 
@@ -150,7 +153,7 @@ def _measure_itself(
 
 
 def _compute_screws(model: CollisionModel, frames: list[Tensor]) -> Tensor:
-    """Compute the screws (6, n + F, B) of the joints and the followers, see `nearest`."""
+    """Compute the screws (6, n + F, B) of the joints and the followers, see `compute_nearest`."""
     n = model.chain.n
     B = frames[-1].shape[2]
     moved = [*frames[:n], *frames[n + 1 : n + 1 + model.follower_count]]

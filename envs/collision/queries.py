@@ -87,7 +87,7 @@ def compute_body_frames(
 
 
 def place_segments(model: CollisionModel, frames: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """Compute `compute_segments` from `compute_body_frames`."""
+    """Compute start and extent, (3, K, B) each, of all segments from the bodies' frames [m]."""
     points = torch.cat([local @ frames[body] for body, local in model.points], 1)  # (3, 2K, B)
     p = points[:, 0::2]
     return p, points[:, 1::2] - p
@@ -136,7 +136,7 @@ def ground_distance(
     """Compute the signed distance (B,) of the arm above a horizontal plane [m].
 
     Links that stand on the plane through the base, or touch it at home, are left out:
-        `model.over_ground` is the rest.
+    `model.over_ground` is the rest.
 
     Args:
         q: (B, n) joint positions [rad or m].
@@ -241,7 +241,7 @@ def _split_rows(model: CollisionModel, q: Tensor) -> list[slice]:
 
 
 def _measure_pairs(model: CollisionModel, p: Tensor, d: Tensor) -> Tensor:
-    """(P, B)."""
+    """Measure the distances (P, B) of all checked pairs [m]."""
     dd, ee, radii = model.pair_sizes
     return segment_distance(*gather_pairs(model, p, d), dd, ee) - radii
 
@@ -263,7 +263,7 @@ def gather_pairs(
 def _measure_ground(
     model: CollisionModel, frames: list[Tensor], p: Tensor, d: Tensor, height: float
 ) -> Tensor:
-    """(B,)."""
+    """Measure the least height (B,) over the ground [m]."""
     lower = p[2] + d[2].clamp(max=0)  # (K, B)
     heights = [(lower - model.radius)[model.over_ground]]
     if model.fingers is not None:

@@ -44,7 +44,7 @@ DEFAULTS = GuardConstants()
 
 def guard_action(
     model: SimModel,
-    bound: SimState,
+    ahead: SimState,
     action: Tensor,
     near: Nearest,
     nearest_at: Callable[[Tensor, float], Nearest],
@@ -56,7 +56,7 @@ def guard_action(
     `least` at the end of the period. Bounds that contradict each other are met in part.
 
     Args:
-        bound: the arms half a period ahead, see `bound_for`.
+        ahead: the arms half a period ahead, see `predict_half_period_state`.
         action: (B, n) in [-1, 1].
         near: their distances there.
         nearest_at: finds the distances at other joint positions (B, n), some seconds later.
@@ -65,21 +65,21 @@ def guard_action(
         (B, n) in [-1, 1].
     """
     k = constants
-    within = find_reachable_velocities(model, bound)
+    within = find_reachable_velocities(model, ahead)
     weight = torch.where(model.dqd.isinf(), model.qdlim, model.dqd).square()
     qd = torch.clamp(action.clamp(-1.0, 1.0) * model.qdlim, *within)
     spaces = make_brakes(model, near, k.stop, k.share)
     qd = project_agmon(spaces, qd, weight, within, k.sweeps)
-    spaces &= make_lookahead(nearest_at(bound.q + qd * model.dt, model.dt), qd, k.least, model.dt)
+    spaces &= make_lookahead(nearest_at(ahead.q + qd * model.dt, model.dt), qd, k.least, model.dt)
     changed = project_agmon(spaces, qd, weight, within, k.sweeps) / model.qdlim
     if k.stops:
-        return keep_stop(model, bound, changed, nearest_at, k.least)
+        return keep_stop(model, ahead, changed, nearest_at, k.least)
     return changed
 
 
 def keep_stop(
     model: SimModel,
-    bound: SimState,
+    ahead: SimState,
     action: Tensor,
     nearest_at: Callable[[Tensor, float], Nearest],
     least: float,
@@ -100,21 +100,21 @@ def keep_stop(
     """
     action = action.clamp(-1.0, 1.0)
     clear = torch.ones_like(action[:, 0], dtype=torch.bool)
-    for period, q in enumerate(iter_stop(model, bound, action * model.qdlim)):
+    for period, q in enumerate(iter_stop(model, ahead, action * model.qdlim)):
         clear &= nearest_at(q, (0.5 + period) * model.dt).distance.amin(1) >= least
-    now = bound.q - 0.5 * model.dt * bound.qd
+    now = ahead.q - 0.5 * model.dt * ahead.qd
     touches = nearest_at(now, -0.5 * model.dt).distance.amin(1) <= 0
-    brake = _slow_down(bound.qd, model.dqd) / model.qdlim
+    brake = _slow_down(ahead.qd, model.dqd) / model.qdlim
     return torch.where((clear | touches)[:, None], action, brake)
 
 
-def iter_stop(model: SimModel, bound: SimState, qd: Tensor) -> Iterator[Tensor]:
+def iter_stop(model: SimModel, ahead: SimState, qd: Tensor) -> Iterator[Tensor]:
     """Yield the positions (B, n) at the ends of a period at velocity qd and of those that brake it.
 
-    Velocities ramp over a period, so it ends half a period behind the next `bound_for`.
+    Velocities ramp over a period, so it ends half a period behind the next state ahead.
     """
     periods = int((model.qdlim / model.dqd).max().ceil())
-    q = bound.q
+    q = ahead.q
     for _ in range(1 + periods):
         yield q + 0.5 * model.dt * qd
         q = q + model.dt * qd

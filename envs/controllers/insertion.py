@@ -28,50 +28,73 @@ class InsertConstants:
     """Constants of the programs, tuned on episodes of a seed of their own (docs: insert).
 
     Attributes:
-        fast, slow: speed far above the surface, and where contact may come [m/s].
-        guard: height over the assumed surface below which the peg is slow [m].
+        fast: speed far above the surface [m/s].
+        slow: speed where contact may come [m/s].
+        slow_height: height over the assumed surface below which the peg is slow [m].
         in_depth: depth under the first contact from which the peg is in the hole [m].
-        press, insert: force to press with while searching and while inserting [N].
-        press_gain: speed per force that is missing [m/s/N].
-        comply: speed aside per force from aside, in the hole [m/s/N]; turn_comply: turning speed
-            per moment [rad/s/Nm].
-        search: speed of the spiral [m/s]; pitch: distance of its turns [m]; widest: radius [m].
-        whirl: fastest turning of the spiral [rad/s]; back: time of the way back to its start [s];
-            hold: speed per distance from it [1/s].
-        friction: highest coefficient that is expected; more force from aside, by `blocked` [N],
-            comes from an edge of the hole. edge: speed per force beyond that [m/s/N].
-        gain: speed per distance [1/s]; damping: see `ResolvedRate` [m/rad].
+        press: force to press with while searching [N].
+        insert: force to press with while inserting [N].
+        press_gain: speed per force that is missing, while searching [m/s/N].
+        insert_gain: speed per force that is missing, while inserting [m/s/N].
+        insert_limit: greatest speed that follows from a missing force while inserting [m/s].
+        touches: press force below which the peg counts as touching nothing [N].
+        resists: press force below which the peg counts as moving freely in the hole [N].
+        overtravel: depth below the assumed bottom of the hole at which insertion ends [m].
+        comply: speed aside per force from aside, in the hole [m/s/N].
+        turn_comply: turning speed per moment, in the hole [rad/s/Nm].
+        search: speed along the spiral [m/s].
+        pitch: distance of the spiral's turns [m].
+        widest: radius of the spiral's outermost turn [m].
+        whirl: fastest turning of the spiral [rad/s].
+        spiral_gain: speed per distance from the spiral [1/s].
+        return_time: time of the way back to the spiral's start [s].
+        friction: highest coefficient that is expected.
+        blocked: force from aside, beyond what friction explains, that comes from an edge of the
+            hole [N].
+        edge_gain: speed away from an edge per force beyond that [m/s/N].
+        gain: speed per distance [1/s].
+        damping: see `ResolvedRate` [m/rad].
         tilt: of the tilted strategy, about both axes of the hand [rad].
         tip_offset: of the tilted peg from the assumed axis, along both axes, where it comes down
-            [m]; touch: speed there [m/s].
-        lean, lean_press: force aside along both axes and down while it slides [N].
-        slide: fastest along each axis [m/s]; slide_gain: speed per force that is missing [m/s/N];
-            settle: fastest down meanwhile [m/s].
-        held: share of `lean` that a wall gives; fallen: depth below the first contact that a peg
-            between walls has [m]; held_for: time of both before it is turned [s].
-        upright: speed of that turn [rad/s]; upright_gain: turning speed per angle left below
-            `seated_depth` [1/s]; seated_depth: under the first contact [m]; sink: speed there
-            [m/s].
+            [m].
+        touch: speed of the tilted peg where contact may come [m/s].
+        lean: force aside along both axes while the tilted peg slides [N].
+        lean_press: force down meanwhile [N].
+        slide: fastest sliding along each axis [m/s].
+        slide_gain: sliding speed per force that is missing [m/s/N].
+        settle: fastest down meanwhile [m/s].
+        held: share of `lean` that a wall gives.
+        fallen: depth below the first contact that a peg between walls has [m].
+        held_for: time between walls before the peg is turned upright [s].
+        upright: speed of that turn [rad/s].
+        upright_gain: turning speed per angle left below `seated_depth` [1/s].
+        seated_depth: depth under the first contact from which an upright peg is inserted [m].
+        sink: speed of the tilted strategy down in the hole, without resistance [m/s].
     """
 
     fast: float = 0.06
     slow: float = 0.015
-    guard: float = 0.012
+    slow_height: float = 0.012
     in_depth: float = 0.0012
     press: float = 15.0
     insert: float = 25.0
     press_gain: float = 6e-4
+    insert_gain: float = 2.4e-3
+    insert_limit: float = 0.02
+    touches: float = 1.0
+    resists: float = 5.0
+    overtravel: float = 0.005
     comply: float = 1e-3
     turn_comply: float = 0.05
     search: float = 0.018
     pitch: float = 0.0035
     widest: float = 0.0065
     whirl: float = 12.0
-    hold: float = 1.0
-    back: float = 0.6
+    spiral_gain: float = 1.0
+    return_time: float = 0.6
     friction: float = 0.5
     blocked: float = 1.0
-    edge: float = 4e-3
+    edge_gain: float = 4e-3
     gain: float = 6.0
     damping: float = 0.02
     tilt: float = 0.1
@@ -107,6 +130,7 @@ class Feeling:
         searched: (B,) time of the search since the peg first pressed; 0 before [s].
         sunk: (B,) how far the peg has moved along the approach since then [m].
         seated: (B,) time since two walls held the tilted peg; 0 before [s].
+        depth: of the hole [m].
     """
 
     aside: Tensor
@@ -118,6 +142,7 @@ class Feeling:
     searched: Tensor
     sunk: Tensor
     seated: Tensor
+    depth: float
 
     @property
     def press(self) -> Tensor:
@@ -144,8 +169,18 @@ def feel(moment: Moment, reach: float, depth: float, half: float) -> Feeling:
     at_tip = transform(moment.wrench[:, 3:]) - torch.linalg.cross(tip, force)
     turn = transform(moment.rotation_error)
     corner = half * turn[:, :2].abs().sum(1)
-    memory = (moment.scene[name] for name in ("searched", "sunk", "seated"))
-    return Feeling(error[:, :2], error[:, 2] - depth, turn, corner, force, at_tip, *memory)
+    return Feeling(
+        aside=error[:, :2],
+        height=error[:, 2] - depth,
+        turn=turn,
+        corner=corner,
+        force=force,
+        moment=at_tip,
+        searched=moment.scene["searched"],
+        sunk=moment.scene["sunk"],
+        seated=moment.scene["seated"],
+        depth=depth,
+    )
 
 
 def compute_search_rate(sunk: Tensor) -> Tensor:
@@ -166,8 +201,8 @@ def compute_spiral(felt: Feeling, constants: InsertConstants = DEFAULTS) -> Tens
     force = torch.linalg.vector_norm(felt.force[:, :2], dim=1, keepdim=True)
     most = constants.blocked + constants.friction * felt.press.clamp_min(0.0)[:, None]
     over = (1.0 - most / force.clamp_min(1.0)).clamp_min(0.0)  # more than friction explains
-    away = constants.edge * over * felt.force[:, :2]
-    search = along + constants.hold * (here + felt.aside) + away
+    away = constants.edge_gain * over * felt.force[:, :2]
+    search = along + constants.spiral_gain * (here + felt.aside) + away
     return _join(felt, constants, search, _align(felt, constants))
 
 
@@ -182,14 +217,14 @@ def locate_on_spiral(seconds: Tensor, constants: InsertConstants = DEFAULTS) -> 
     begun = bend / (growth * constants.whirl)
     area = 2.0 * growth * constants.search
     ends = begun + (constants.widest**2 - bend**2) / area
-    rounds = (seconds / (ends + constants.back)).floor()
-    time = seconds - rounds * (ends + constants.back)
+    rounds = (seconds / (ends + constants.return_time)).floor()
+    time = seconds - rounds * (ends + constants.return_time)
     late = (time - begun).clamp(min=0.0, max=ends - begun)
     radius = torch.where(
         time < begun, growth * constants.whirl * time, (bend**2 + area * late).sqrt()
     )
     angle = (1.0 - 2.0 * (rounds % 2.0)) * radius / growth
-    radius = radius * (1.0 - (time - ends) / constants.back).clamp(0.0, 1.0)
+    radius = radius * (1.0 - (time - ends) / constants.return_time).clamp(0.0, 1.0)
     return radius[:, None] * torch.stack((angle.cos(), angle.sin()), 1)
 
 
@@ -240,21 +275,23 @@ def _align(felt: Feeling, constants: InsertConstants) -> Tensor:
 
 def _approach(felt: Feeling, constants: InsertConstants, slow: float) -> Tensor:
     """Return the speed (B,) down above the surface, `slow` where contact may come."""
-    room = felt.height - felt.corner - constants.guard
+    room = felt.height - felt.corner - constants.slow_height
     return (slow + constants.gain * room).clamp(slow, constants.fast)
 
 
 def _press(felt: Feeling, constants: InsertConstants, force: float, fastest: float) -> Tensor:
     """Return the speed (B,) down that presses with a force [N], `fastest` without contact."""
     press = (constants.press_gain * (force - felt.press)).clamp(-fastest, fastest)
-    return torch.where(felt.press > 1.0, press, fastest)
+    return torch.where(felt.press > constants.touches, press, fastest)
 
 
 def _insert(felt: Feeling, constants: InsertConstants, fastest: float) -> Tensor:
     """Return the speed (B,) down in the hole, `fastest` without resistance."""
-    force = (constants.press_gain * 4.0 * (constants.insert - felt.press)).clamp(-0.02, 0.02)
-    insert = torch.where(felt.press > 5.0, force, fastest)
-    return torch.minimum(insert, constants.gain * (felt.height + 0.025))
+    limit = constants.insert_limit
+    press = (constants.insert_gain * (constants.insert - felt.press)).clamp(-limit, limit)
+    insert = torch.where(felt.press > constants.resists, press, fastest)
+    lowest = felt.depth + constants.overtravel  # below the assumed surface
+    return torch.minimum(insert, constants.gain * (felt.height + lowest))
 
 
 def _join(felt: Feeling, constants: InsertConstants, aside: Tensor, turn: Tensor) -> Tensor:

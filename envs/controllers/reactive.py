@@ -36,7 +36,7 @@ class ReactiveConstants:
     Attributes:
         gain: TCP speed per distance [1/s].
         effort: cost of joint speed, lambda_q.
-        joint_damper: of each joint to its limits [rad, rad/s], see `joint_dampers`.
+        joint_damper: of each joint to its limits [rad, rad/s], see `make_joint_dampers`.
         obstacle_damper: of each link to obstacles and the ground [m, m/s].
         self_damper: of the arm to itself [m, m/s].
     """
@@ -91,8 +91,9 @@ def solve_with_dampers(
     Over qd and a slack s that lets the TCP leave its straight line, with e the sum of the absolute
     errors:
 
-        minimise effort/2 |qd|^2 + 1/(2 e) |s|^2   subject to J qd + s = velocity,   dampers G qd <=
-        h
+        minimise    effort/2 |qd|^2 + 1/(2 e) |s|^2
+        subject to  J qd + s = velocity
+                    G qd <= h, the dampers
 
     Without dampers that is damped least squares, J^T M velocity with M = (J J^T + effort e I)^-1. A
     damper moves it along F g with F = I - J^T M J, mostly motion that leaves the TCP alone, by a

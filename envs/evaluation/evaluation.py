@@ -348,4 +348,6 @@ class Evaluation:
 
 
 def _format_condition(value: bool | str | float) -> str:
-    return "on" if value is True else value if isinstance(value, str) else f"{value:g}"
+    if value is True:
+        return "on"
+    return value if isinstance(value, str) else f"{value:g}"

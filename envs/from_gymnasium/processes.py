@@ -49,7 +49,9 @@ class Processes(AsyncVectorEnv):
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
         """Close the environments; kill the processes that have not ended in `timeout` [s]."""
-        patience = 0.0 if terminate else 3.0 if timeout is None else timeout
+        patience = 3.0 if timeout is None else timeout
+        if terminate:
+            patience = 0.0
         for pipe in self.parent_pipes:
             # a pipe may be closed, or None after an error in its environment
             with contextlib.suppress(OSError, AttributeError):

@@ -14,6 +14,7 @@ from envs import kinematics
 from envs.simulation import grasp
 from envs.simulation.engine import OBJECT, SUPPORT, Command, Scene, SimModel, SimState
 from td3_robot.errors import not_none
+from td3_robot.utils.legacy import find_old_names
 
 
 class KinematicEngine:
@@ -131,14 +132,15 @@ def step(model: SimModel, state: SimState, action: Tensor, grip: Tensor | None =
         The state one period later; `qd` is the velocity that is reached at its end.
     """
     command = action.clamp(-1.0, 1.0) * model.qdlim
-    qd = torch.clamp(command, *find_reachable_velocities(model, bound_for(model, state)))
+    ahead = predict_half_period_state(model, state)
+    qd = torch.clamp(command, *find_reachable_velocities(model, ahead))
     lower, upper = model.qlim
     # the clamp only removes rounding
     q = torch.clamp(state.q + (0.5 * model.dt) * (state.qd + qd), lower, upper)
     return SimState(q, qd, _move_gripper(model, state.gripper, grip))
 
 
-def bound_for(model: SimModel, state: SimState) -> SimState:
+def predict_half_period_state(model: SimModel, state: SimState) -> SimState:
     """Return the arms with the half-period-ahead joint position, q + qd dt / 2 inside the limits.
 
     Commanded a velocity qd, an arm in a state (q, qd_0) comes to q + (qd_0 + qd) dt / 2, so its
@@ -150,22 +152,22 @@ def bound_for(model: SimModel, state: SimState) -> SimState:
     )
 
 
-def find_reachable_velocities(model: SimModel, bound: SimState) -> tuple[Tensor, Tensor]:
+def find_reachable_velocities(model: SimModel, ahead: SimState) -> tuple[Tensor, Tensor]:
     """Find the lowest and the highest velocity (B, n) that each joint can have after a period.
 
     Args:
-        bound: from `bound_for`.
+        ahead: the arms half a period ahead, from `predict_half_period_state`.
 
     Returns:
         Both [rad/s or m/s].
     """
     lower, upper = model.qlim
     # both at once: with few arms the calls take the time
-    room = torch.stack((bound.q - lower, upper - bound.q))
+    room = torch.stack((ahead.q - lower, upper - ahead.q))
     down, fastest = compute_stopping_speed(room, model.dqd, model.dt).unbind()
     slowest = -down
-    return torch.clamp(bound.qd - model.dqd, slowest, fastest), torch.clamp(
-        bound.qd + model.dqd, slowest, fastest
+    return torch.clamp(ahead.qd - model.dqd, slowest, fastest), torch.clamp(
+        ahead.qd + model.dqd, slowest, fastest
     )
 
 
@@ -178,7 +180,8 @@ def compute_stopping_speed(distance: Tensor, dqd: Tensor, dt: float) -> Tensor:
     whose full sum m (m + 1) / 2 reaches it.
 
     Args:
-        distance: (B, n) room to the limit from `bound_for`, not negative [rad or m].
+        distance: (B, n) room from the half-period-ahead position to the limit, not negative
+            [rad or m].
         dqd: (n,) or (B, n) by how much the speed can fall in one period [rad/s or m/s].
         dt: the period [s].
 
@@ -198,3 +201,6 @@ def _move_gripper(model: SimModel, gripper: Tensor, grip: Tensor | None) -> Tens
     closed, opened = model.gripper_stroke
     wanted = closed + grip.clamp(0.0, 1.0) * (opened - closed)
     return gripper + (wanted - gripper).clamp(-model.gripper_step, model.gripper_step)
+
+
+__getattr__ = find_old_names(__name__)

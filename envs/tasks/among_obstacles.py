@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from envs import kinematics
-from envs.collision import Nearest, nearest
+from envs.collision import Nearest, compute_nearest
 from envs.controllers.reactive import compute_reactive_velocity
 from envs.planning import obstacle_scenes as scenes
 from envs.planning.contact_check import is_free
@@ -60,7 +60,7 @@ class ReachAmongObstacles(Reach):
             Column("closing", len(find_moving_links(world))),
             Column("push", len(find_gradient_columns(world))),
         ]
-        controllers = [Column("reactive", n, True), *self.list_path_columns(world)]
+        controllers = [Column("reactive", n, tells_goal=True), *self.list_path_columns(world)]
         slots = {
             "spheres": 5 * scenes.SPHERES,
             "boxes": 9 * scenes.BOXES,
@@ -98,7 +98,7 @@ class ReachAmongObstacles(Reach):
         """Return the moment with `distance` (B, L + 1) of each link and of the arm to itself [m],
         and its `gradient` (B, L + 1, n) [m/rad].
         """
-        found = nearest(
+        found = compute_nearest(
             world.capsules, moment.state.q, moment.obstacles, GROUND, frames=moment.frames
         )
         return replace(

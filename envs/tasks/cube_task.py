@@ -122,3 +122,12 @@ class CubeTask(Task):
     def achieved_goal(self, world: World, moment: Moment) -> Tensor:
         """Return the cube's position (B, 3) [m]."""
         return moment.scene["object"]
+
+
+def compute_table_depth(clearance: Tensor) -> Tensor:
+    """Return how far finger tips are below the table (B,) [cm], at most 3.
+
+    Args:
+        clearance: (B,) height of the finger tips over the table [m].
+    """
+    return (-100.0 * clearance).clamp(0.0, 3.0)

@@ -39,6 +39,7 @@ _SUNK_UNIT = 0.001  # [m]
 _LEAN_UNIT = 0.1  # [rad]
 _FORCE_UNIT = 10.0  # [N]
 _MOMENT_UNIT = 0.5  # [Nm]
+_OUTSIDE_DEPTH = 0.002  # [m] depth from which on the peg counts as inside, not outside
 
 
 @register_task("insert")
@@ -253,16 +254,16 @@ class Insert(Task):
         felt = [Column("force", 3), Column("moment", 3)] if self.shows_force else []
         return [
             *arm_columns(world),
-            Column("goal", 7, True),
-            Column("aside", 2, True),
-            Column("height", 1, True),
-            Column("turn", 3, True),
+            Column("goal", 7, tells_goal=True),
+            Column("aside", 2, tells_goal=True),
+            Column("height", 1, tells_goal=True),
+            Column("turn", 3, tells_goal=True),
             Column("clock", 1),
             Column("searched", 1),
             Column("sunk", 1),
             Column("seated", 1),
             *felt,
-            Column("scripted", n, True),
+            Column("scripted", n, tells_goal=True),
         ]
 
     def observe(self, world: World, moment: Moment) -> Tensor:
@@ -308,7 +309,7 @@ class Insert(Task):
         """
         R = to_matrix(true.scene["hole"][:, 3:])
         lean = (true.T_be[:, :3, 2][:, :, None] * R).sum(1)[:, :2]
-        place = self.compute_place(true)
+        place = self.locate_tip_in_hole(true)
         friction = true.scene["hole_friction"][:, None]
         return torch.cat((place / _LENGTH_UNIT, lean / _LEAN_UNIT, friction), 1)
 
@@ -316,18 +317,18 @@ class Insert(Task):
 
     def compute_outcome(self, world: World, moment: Moment, action: Tensor) -> Outcome:
         """Return success, the depth that is missing, and the terms of the reward."""
-        place = self.compute_place(moment)
+        place = self.locate_tip_in_hole(moment)
         aside = torch.linalg.vector_norm(place[:, :2], dim=1)
-        over = aside > self.width  # beside the block, a tip that is low is in no hole
-        depth = torch.where(over, 0.0, -place[:, 2])
+        beside = aside > self.width  # the block: a tip that is low there is in no hole
+        depth = torch.where(beside, 0.0, -place[:, 2])
         missing = (self.depth - depth).clamp_min(0.0)
         force = moment.scene["contact_forces"][:, 0]
         success = missing < self.tolerance
         failed = force > self.force_limit
-        outside = (1.0 - depth / 0.002).clamp(0.0, 1.0)
+        outside = (1.0 - depth / _OUTSIDE_DEPTH).clamp(0.0, 1.0)
         terms = {
             "depth": -self.depth_weight * missing / self.depth,
-            "aside": -self.aside_weight * 1000.0 * aside * outside,
+            "aside": -self.aside_weight * 1000.0 * aside * outside,  # the weight is per mm
             "force": -self.force_weight * (2.0 * force / self.force_limit - 1.0).clamp(0.0, 1.0),
             "success": self.success_weight * (success & ~failed),
             "failure": -self.failure_weight * failed,
@@ -336,7 +337,7 @@ class Insert(Task):
         measures = {"insert_force": force, "insert_depth": depth}
         return Outcome(success, missing, terms, measures, success | failed)
 
-    def compute_place(self, moment: Moment) -> Tensor:
+    def locate_tip_in_hole(self, moment: Moment) -> Tensor:
         """Return the peg's tips (B, 3) in the frame of the true hole [m]."""
         hole = moment.scene["hole"]
         return ((self._find_tip(moment) - hole[:, :3])[:, :, None] * to_matrix(hole[:, 3:])).sum(1)

@@ -16,7 +16,7 @@ from envs.kinematics.pointing_down import solve_pointing_down
 from envs.planning.contact_check import is_free
 from envs.simulation import grasp
 from envs.simulation.engine import batched_o
-from envs.tasks.cube_task import CANDIDATES, CubeTask
+from envs.tasks.cube_task import CANDIDATES, CubeTask, compute_table_depth
 from envs.tasks.layout import Column, arm_columns, multiply_transpose
 from envs.tasks.measures import Measure
 from envs.tasks.registry import register_task
@@ -70,7 +70,10 @@ class Picking(CubeTask):
         }
         return [
             *arm_columns(world),
-            *(Column(name, width, name in tell_goal) for name, width in (points | rest).items()),
+            *(
+                Column(name, width, tells_goal=name in tell_goal)
+                for name, width in (points | rest).items()
+            ),
         ]
 
     # Scenes
@@ -277,5 +280,5 @@ def compute_reward_terms(task: Picking, inputs: RewardInputs, action: Tensor) ->
         "precision": task.precision_weight * torch.exp(-inputs.distance / task.precision_scale),
         "action": -task.action_weight * effort,
         "stillness": -task.stillness_weight * near * effort.sqrt(),
-        "table": -task.table_weight * (-100.0 * inputs.clearance).clamp(0.0, 3.0),
+        "table": -task.table_weight * compute_table_depth(inputs.clearance),
     }

@@ -6,6 +6,7 @@ docs/reference/tasks/push.md.
 """
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,13 +18,33 @@ from envs.planning.contact_check import is_free
 from envs.robots import Robot
 from envs.simulation import grasp
 from envs.simulation.engine import Command, batched_o
-from envs.tasks.cube_task import CANDIDATES, CubeTask
+from envs.tasks.cube_task import CANDIDATES, CubeTask, compute_table_depth
 from envs.tasks.layout import Column, arm_columns, multiply_transpose
 from envs.tasks.registry import register_task
 from envs.tasks.task import Outcome
 from envs.world import Moment, Scene, World
 from td3_robot.errors import not_none
 from td3_robot.vec_env import draw_uniform
+
+
+class _HandPlace(NamedTuple):
+    """Places of B hands relative to the cube and the goal.
+
+    Attributes:
+        ahead: (B, 3) unit vectors from the cube to the goal.
+        beyond: (B, 3) level displacement of the TCP from the cube [m].
+        along: (B,) part of that along `ahead`, negative behind the cube [m].
+        aside: (B, 3) the rest of it [m].
+        low: (B,) how far the TCP is below the height of a push, negative above it [m].
+        up: (3,) unit vector.
+    """
+
+    ahead: Tensor
+    beyond: Tensor
+    along: Tensor
+    aside: Tensor
+    low: Tensor
+    up: Tensor
 
 
 @register_task("push")
@@ -80,7 +101,10 @@ class Push(CubeTask):
         rest = {"joint_way": k, "joint_tilt": k - 1, "turn": 1, "joint_turn": n, "scripted": n}
         return [
             *arm_columns(world),
-            *(Column(name, width, name in tell_goal) for name, width in (points | rest).items()),
+            *(
+                Column(name, width, tells_goal=name in tell_goal)
+                for name, width in (points | rest).items()
+            ),
         ]
 
     # Scenes
@@ -131,8 +155,8 @@ class Push(CubeTask):
         Its columns are o [rad, m]; qd [rad/s]; tcp [m]; approach, closing and in_hand, see
         `HandFeatures`; way, see `compute_approach_vector` [error_unit]; goal [m]; object, the
         cube's position on the table [m]; error = goal - object [error_unit]; joint_way = J_v^T way;
-        joint_tilt, see `HandFeatures`; turn, see `turn` [rad]; joint_turn, the joint motion that
-        turns the hand so; and scripted, the action of the scripted expert.
+        joint_tilt, see `HandFeatures`; turn, see `compute_turn` [rad]; joint_turn, the joint motion
+        that turns the hand so; and scripted, the action of the scripted expert.
         """
         scene = moment.scene
         state = moment.state
@@ -142,7 +166,7 @@ class Push(CubeTask):
         goal = scene["goal"]
         cube = scene["object"][:, :2]
         places = (moment.tcp, *hand, way, goal, cube, (goal[:, :2] - cube) / self.error_unit)
-        turn = self.turn(world, moment)[:, None]
+        turn = self.compute_turn(world, moment)[:, None]
         joint_way = multiply_transpose(moment.J[:, :3, : model.position_joints], way)
         motions = (
             joint_way,
@@ -154,12 +178,12 @@ class Push(CubeTask):
         return torch.cat((batched_o(model, state), state.qd, *places, *motions), 1)
 
     def compute_scripted_action(self, world: World, moment: Moment) -> Tensor:
-        """Compute the action (B, n) in [-1, 1] along the approach vector and by `turn`."""
+        """Compute the action (B, n) in [-1, 1] along the approach vector and by `compute_turn`."""
         return point_down(
             world,
             moment,
             self.compute_approach_vector(world, moment),
-            self.turn(world, moment),
+            self.compute_turn(world, moment),
             self.gain,
             self.damping,
         )
@@ -167,39 +191,65 @@ class Push(CubeTask):
     def compute_approach_vector(self, world: World, moment: Moment) -> Tensor:
         """Return the displacement (B, 3) of the TCP to its next target [m].
 
-        The hand rises if it is low next to the cube, moves over and down behind it, and then
-        against it towards the goal. Once the cube is there, it only rises if it has sunk.
+        The hand comes down behind the cube, and then pushes it towards the goal. Once the cube is
+        there, it only rises if it has sunk.
         """
         cube = moment.scene["object"]
         goal = moment.scene["goal"]
-        tcp = moment.tcp
         left = torch.linalg.vector_norm(goal - cube, dim=1)
-        ahead = _compute_direction(cube, goal)
+        hand = self._locate_hand(world, moment)
+        lined_up = self._is_lined_up(hand)
+        pushing = self._compute_pushing_vector(hand, left)
+        coming = self._compute_coming_vector(hand)
+        way = torch.where(lined_up[:, None], pushing, coming)
+        done = left < torch.where(lined_up, self.near, self.again)
+        return torch.where(done[:, None], hand.low.clamp_min(0.0)[:, None] * hand.up, way)
+
+    def _locate_hand(self, world: World, moment: Moment) -> _HandPlace:
+        """Locate the hands relative to cube and goal."""
+        cube = moment.scene["object"]
+        tcp = moment.tcp
+        ahead = _compute_direction(cube, moment.scene["goal"])
         level = tcp.new_tensor([1.0, 1.0, 0.0])
         up = tcp.new_tensor([0.0, 0.0, 1.0])
         beyond = (tcp - cube) * level
-        along = (beyond * ahead).sum(1)  # negative behind the cube
+        along = (beyond * ahead).sum(1)
         aside = beyond - along[:, None] * ahead
-        down = self.compute_tcp_height(world) - tcp[:, 2]
-        to_start = -beyond - self.behind * ahead
-        over = self.descent * (torch.linalg.vector_norm(to_start, dim=1) - self.corridor)
-        rise = down + over.clamp(0.0, self.hover)
-        beside = torch.linalg.vector_norm(beyond, dim=1) < self.behind - self.corridor
-        straight_up = beside & (rise > self.corridor)  # or the hand would take the cube along
-        coming = torch.where(straight_up[:, None], 0.0, to_start) + rise[:, None] * up
-        lifting = self.lift_gain * (down + self.lift)
-        pushing = left.clamp(max=self.stride)[:, None] * ahead - aside + lifting[:, None] * up
-        lined_up = (
-            (along < -self.cube / 4.0)  # half its side, less what calibration leaves
-            & (along > -self.behind - self.corridor)
-            & (down.abs() < self.corridor)
-        )
-        lined_up = lined_up & (torch.linalg.vector_norm(aside, dim=1) < self.corridor)
-        way = torch.where(lined_up[:, None], pushing, coming)
-        done = left < torch.where(lined_up, self.near, self.again)
-        return torch.where(done[:, None], down.clamp_min(0.0)[:, None] * up, way)
+        low = self.compute_tcp_height(world) - tcp[:, 2]
+        return _HandPlace(ahead, beyond, along, aside, low, up)
 
-    def turn(self, world: World, moment: Moment) -> Tensor:
+    def _is_lined_up(self, hand: _HandPlace) -> Tensor:
+        """Return whether hands are behind the cube and low enough to push it, (B,) bool."""
+        lined_up = (
+            (hand.along < -self.cube / 4.0)  # half its side, less what calibration leaves
+            & (hand.along > -self.behind - self.corridor)
+            & (hand.low.abs() < self.corridor)
+        )
+        return lined_up & (torch.linalg.vector_norm(hand.aside, dim=1) < self.corridor)
+
+    def _compute_coming_vector(self, hand: _HandPlace) -> Tensor:
+        """Compute the way (B, 3) to the place behind the cube [m].
+
+        The hand rises if it is low next to the cube, and moves over and down behind it.
+        """
+        to_start = -hand.beyond - self.behind * hand.ahead
+        over = self.descent * (torch.linalg.vector_norm(to_start, dim=1) - self.corridor)
+        rise = hand.low + over.clamp(0.0, self.hover)
+        beside = torch.linalg.vector_norm(hand.beyond, dim=1) < self.behind - self.corridor
+        straight_up = beside & (rise > self.corridor)  # or the hand would take the cube along
+        return torch.where(straight_up[:, None], 0.0, to_start) + rise[:, None] * hand.up
+
+    def _compute_pushing_vector(self, hand: _HandPlace, left: Tensor) -> Tensor:
+        """Compute the way (B, 3) against the cube towards the goal [m].
+
+        Args:
+            left: (B,) distance between cube and goal [m].
+        """
+        lifting = self.lift_gain * (hand.low + self.lift)
+        stride = left.clamp(max=self.stride)
+        return stride[:, None] * hand.ahead - hand.aside + lifting[:, None] * hand.up
+
+    def compute_turn(self, world: World, moment: Moment) -> Tensor:
         """Return the turn (B,) of the hand about the vertical that makes one of its broad faces
         meet the cube squarely, up to a quarter of a revolution; zero at the goal [rad].
 
@@ -224,7 +274,7 @@ class Push(CubeTask):
             approach_distance=torch.linalg.vector_norm(
                 self.compute_approach_vector(world, moment), dim=1
             ),
-            turn=self.turn(world, moment).abs(),
+            turn=self.compute_turn(world, moment).abs(),
             distance=distance,
             down=-grasp.compute_hand_axes(hand, moment.T_be)[:, 2, 2],
             clearance=clearance,
@@ -279,7 +329,7 @@ def compute_reward_terms(task: Push, inputs: RewardInputs, action: Tensor) -> di
         "precision": task.precision_weight * torch.exp(-inputs.distance / task.precision_scale),
         "action": -task.action_weight * effort,
         "stillness": -task.stillness_weight * near * effort.sqrt(),
-        "table": -task.table_weight * (-100.0 * inputs.clearance).clamp(0.0, 3.0),
+        "table": -task.table_weight * compute_table_depth(inputs.clearance),
     }
 
 

@@ -53,9 +53,9 @@ class Reach(Task):
         return [
             *arm_columns(world),
             Column("tcp", 3),
-            Column("goal", 3, True),
-            Column("error", 3, True),
-            Column("joint_error", world.model.position_joints, True),
+            Column("goal", 3, tells_goal=True),
+            Column("error", 3, tells_goal=True),
+            Column("joint_error", world.model.position_joints, tells_goal=True),
         ]
 
     def sample_scenes(self, world: World, count: int, generator: torch.Generator) -> Scene:

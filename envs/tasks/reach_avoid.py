@@ -39,7 +39,10 @@ class ReachAvoid(ReachAmongObstacles):
 
     def list_path_columns(self, world: World) -> list[Column]:
         """List the columns of `observe_path`."""
-        return [Column("way", len(world.model.qdlim), True), Column("way_left", 1, True)]
+        return [
+            Column("way", len(world.model.qdlim), tells_goal=True),
+            Column("way_left", 1, tells_goal=True),
+        ]
 
     # Scenes
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from envs.collision import Nearest, nearest
+from envs.collision import Nearest, compute_nearest
 from envs.controllers.guard import GuardConstants
 from envs.planning import obstacle_scenes as scenes
 from envs.planning.moving_scenes import Motion, Strokes, draw_moving_obstacles
@@ -120,7 +120,7 @@ class ReachMoving(ReachAmongObstacles):
 
     def sense(self, world: World, moment: Moment) -> Moment:
         """Return the moment with `distance`, `gradient` and `drift`, see `Nearest`."""
-        found = nearest(
+        found = compute_nearest(
             world.capsules, moment.state.q, moment.obstacles, GROUND, frames=moment.frames
         )
         known = {

@@ -90,7 +90,7 @@ class ReachPose(Task):
         n = len(world.model.qdlim)
         goal = [("goal", 7), ("goal_axes", 6), ("error", 3), ("rotation_error", 3)]
         goal += [("joint_error", n), ("beyond", n), ("within", n), ("solution", n), ("ik", n)]
-        goal_columns = [Column(name, width, True) for name, width in goal]
+        goal_columns = [Column(name, width, tells_goal=True) for name, width in goal]
         return [
             *arm_columns(world),
             Column("tcp", 3),

@@ -11,7 +11,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from envs.collision import Nearest, clearance, compile_collision, find_collision_model, nearest
+from envs.collision import (
+    Nearest,
+    clearance,
+    compile_collision,
+    compute_nearest,
+    find_collision_model,
+)
 from envs.config.env_options import ENGINES
 from envs.controllers.guard import DEFAULTS, GuardConstants
 from envs.robots import Robot
@@ -246,7 +252,7 @@ class Task:
         the table, and the capsules of their whole stroke stand out below their tips.
         """
         gripper = moment.state.gripper if self.moves_gripper else None
-        return nearest(world.capsules, q, moment.obstacles, GROUND, gripper, frames)
+        return compute_nearest(world.capsules, q, moment.obstacles, GROUND, gripper, frames)
 
     def observe(self, world: World, moment: Moment) -> Tensor:
         """Return the observation (B, o_dim), see `list_columns`."""

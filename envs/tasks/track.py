@@ -100,11 +100,15 @@ class Track(Task):
     def list_columns(self, world: World) -> list[Column]:
         """List the columns of `observe`."""
         k = world.model.position_joints
-        goal = [Column("goal", 3, True), Column("error", 3, True), Column("goal_velocity", 3)]
+        goal = [
+            Column("goal", 3, tells_goal=True),
+            Column("error", 3, tells_goal=True),
+            Column("goal_velocity", 3),
+        ]
         n = len(world.model.qdlim)
         motion = [
-            Column("resolved_rate", n, True),
-            Column("joint_error", k, True),
+            Column("resolved_rate", n, tells_goal=True),
+            Column("joint_error", k, tells_goal=True),
             Column("room", n),
         ]
         return [*arm_columns(world), Column("tcp", 3), *goal, *motion]

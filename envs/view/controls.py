@@ -128,7 +128,11 @@ class Controls:
 
         self._shown[name] = self.get_values()[name]
         look = {"min": ends[0], "max": ends[1], "step": step, "unit": unit}
-        digits = 0 if step >= 1 else 2 if step >= 0.01 else 3
+        digits = 3
+        if step >= 1:
+            digits = 0
+        elif step >= 0.01:
+            digits = 2
         self._sliders[name] = Slider(
             on_move, label=name, value=self._shown[name], precision=digits, **look
         )

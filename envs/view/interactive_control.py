@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from envs.arm_env.arm_env import ArmEnv
-from envs.collision import nearest
+from envs.collision import compute_nearest
 from envs.controllers import make_baseline
 from envs.controllers.controlled import Surroundings
 from envs.evaluation import Evaluation
@@ -272,8 +272,12 @@ class InteractiveControl:
         lines.append(f"speed {100 * summary.speed:.0f}% of the limit")
         if not np.isinf(summary.clearance):
             lines.append(f"clearance {100 * summary.clearance:.1f} cm")
-        state = "contact" if summary.clearance < 0 else "success" if summary.success else ""
-        lines.append("paused" if self.paused else state or "on the way")
+        state = "on the way"
+        if summary.clearance < 0:
+            state = "contact"
+        elif summary.success:
+            state = "success"
+        lines.append("paused" if self.paused else state)
         if self.note:
             lines.append(self.note)
         return "\n".join(lines)
@@ -318,6 +322,6 @@ class InteractiveControl:
             solution = drawn.scene.get("solution")
             if world.collision is None or solution is None:
                 break
-            if nearest(world.collision, solution, now.obstacles, GROUND).distance.min() > 0:
+            if compute_nearest(world.collision, solution, now.obstacles, GROUND).distance.min() > 0:
                 break
         return list_handles(self.task, drawn)[0].T_bh

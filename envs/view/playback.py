@@ -169,7 +169,9 @@ def describe_errors(task: Task, error: Tensor, measures: dict[str, Tensor]) -> s
 
 def describe_state(success: bool, moment: Moment, otherwise: str) -> str:
     """Describe the state of one arm; after contact it cannot succeed any more."""
-    return "contact" if moment.scene.get("touched", False) else "success" if success else otherwise
+    if moment.scene.get("touched", False):
+        return "contact"
+    return "success" if success else otherwise
 
 
 def find_contacts(world: World, moment: Moment) -> tuple[tuple[float, ...], ...]:

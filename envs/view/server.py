@@ -197,7 +197,11 @@ class PageServer:
 
     def _allow(self, name: str, data) -> None:
         """Add the files of a shape that is about to be sent to the table."""
-        parts = data if name == "shape" else data[1:] if name == "shape_update" else ()
+        parts = ()
+        if name == "shape":
+            parts = data
+        elif name == "shape_update":
+            parts = data[1:]
         for part in parts:
             if "filename" in part:
                 self._files.update(list_mesh_files(part["filename"], part.get("color") or 0))

@@ -178,13 +178,13 @@ class Door(Task):
         """List the columns of `observe`."""
         return [
             *arm_columns(world),
-            Column("goal", 3, True),
-            Column("way", 2, True),
-            Column("arm", 2, True),
-            Column("tangent", 2, True),
+            Column("goal", 3, tells_goal=True),
+            Column("way", 2, tells_goal=True),
+            Column("arm", 2, tells_goal=True),
+            Column("tangent", 2, tells_goal=True),
             Column("speed", 1),
             Column("force", 3),
-            Column("scripted", len(world.model.qdlim), True),
+            Column("scripted", len(world.model.qdlim), tells_goal=True),
         ]
 
     def observe(self, world: World, moment: Moment) -> Tensor:

@@ -155,21 +155,18 @@ def test_stable_baselines3_learns_from_hindsight_on_it():
 
 def side_by_side(env, arms, steps: int):
     """What a vector environment and the arms of envs.make give for the same random actions."""
-    env.reset(seed=3), arms.reset(3)
-    drawn = (
-        torch.rand(steps, arms.num_envs, arms.a_dim, generator=torch.Generator().manual_seed(0)) * 2
-        - 1
-    )
+    env.reset(seed=3)
+    arms.reset(3)
+    generator = torch.Generator().manual_seed(0)
+    drawn = torch.rand(steps, arms.num_envs, arms.a_dim, generator=generator) * 2 - 1
     for action in drawn:
         yield env.step(action.numpy()), arms.step(action)
 
 
 @pytest.mark.parametrize("task", each_task())
 def test_goal_environments_show_the_arms_of_envs_make(task):
-    env, arms = (
-        gym.make_vec(make_env_id("panda", task, "goal"), num_envs=3),
-        envs.make("panda", task, 3),
-    )
+    env = gym.make_vec(make_env_id("panda", task, "goal"), num_envs=3)
+    arms = envs.make("panda", task, 3)
     rule = gym.make(make_env_id("panda", task, "goal")).unwrapped.compute_reward
     # an automatic reset of a point, of one among obstacles, and of things that are moved
     whole = task in ("reach", "reach_avoid", "pick_place")
@@ -185,8 +182,8 @@ def test_goal_environments_show_the_arms_of_envs_make(task):
                 torch.from_numpy(seen["achieved_goal"]), achieved, rtol=1e-5, atol=1e-6
             )
             assert np.array_equal(seen["desired_goal"], observation[:, arms.layout["goal"]])
-        achieved, desired = arrived, step.next_observation[:, arms.layout["goal"]]
-        assert np.array_equal(reward, rule(achieved.numpy(), desired.numpy(), {}))
+        desired = step.next_observation[:, arms.layout["goal"]]
+        assert np.array_equal(reward, rule(arrived.numpy(), desired.numpy(), {}))
         assert np.array_equal(truncated, step.truncated)
 
 
@@ -206,7 +203,8 @@ def ended(infos: dict, step, achieved: torch.Tensor) -> list[tuple]:
 def test_the_reward_is_that_of_the_goals_alone_however_many_at_once(env_id):
     env = gym.make(env_id).unwrapped
     starts = [env.reset(seed=seed)[0]["achieved_goal"] for seed in range(4)]
-    achieved, desired = np.stack([*starts, *starts]), np.stack([*starts, *starts[::-1]])
+    achieved = np.stack([*starts, *starts])
+    desired = np.stack([*starts, *starts[::-1]])
     together = env.compute_reward(achieved, desired, [{}] * 8)
     assert together.tolist() == [env.compute_reward(a, d, {}) for a, d in zip(achieved, desired)]
     assert together[:4].tolist() == [0] * 4
@@ -220,8 +218,10 @@ def test_the_rest_of_the_observation_tells_nothing_of_the_goal_and_leaves_out_no
     """
     arms = envs.make("panda", task, 20)
     view = gym.make_vec(make_env_id("panda", task, "goal"), num_envs=1).unwrapped._observations
-    policy, observation = make_baseline(arms.task.controllers[0], arms), arms.reset(0)
-    columns, moved = set(range(arms.o_dim)), set()
+    policy = make_baseline(arms.task.controllers[0], arms)
+    observation = arms.reset(0)
+    columns = set(range(arms.o_dim))
+    moved = set()
     for _ in range(arms.task.horizon - 1):
         observation = arms.step(policy(observation)).observation
         moved_on = arms.task.replace_goal(arms.world, arms.moment, arms.goal.roll(1, 0))
@@ -243,15 +243,18 @@ def test_make_gymnasium_gives_hindsight_on_it():
     env = make_gymnasium("td3_robot/PandaReachGoal-v0", 3)
     assert isinstance(env, GoalVecEnv)
     env.reset(0)
-    before, step = env.memory(), env.step(torch.zeros(3, 7))
-    after, goal = env.memory(arrived=True), env.achieved_goal(env.memory(arrived=True))
+    before = env.memory()
+    step = env.step(torch.zeros(3, 7))
+    after = env.memory(arrived=True)
+    goal = env.achieved_goal(env.memory(arrived=True))
     _, after, reward, terminated = env.relabel(before, torch.zeros(3, 7), after, goal)
     assert (reward == 0).all() and not terminated.any() and (step.reward == -1).all()
     assert torch.equal(after[:, -3:], goal)
 
 
 def test_the_sparse_kind_pays_for_success_alone():
-    env, dense = gym.make("td3_robot/PandaReachSparse-v0"), gym.make(REACH)
+    env = gym.make("td3_robot/PandaReachSparse-v0")
+    dense = gym.make(REACH)
     assert np.array_equal(env.reset(seed=1)[0], dense.reset(seed=1)[0])
     for action in actions(5):
         observation, reward, _, _, info = env.step(action[0].numpy())
@@ -263,16 +266,16 @@ def test_the_sparse_kind_pays_for_success_alone():
 
 
 def test_one_arm_is_the_arm_of_envs_make():
-    env, arm = gym.make(REACH), envs.make("panda", "reach", 1)
+    env = gym.make(REACH)
+    arm = envs.make("panda", "reach", 1)
     observation, info = env.reset(seed=7)
     assert info == {} and np.array_equal(observation, arm.reset(7)[0])
     ends = []
     for i, action in enumerate(actions(130)):
         observation, reward, terminated, truncated, info = env.step(action[0].numpy())
         step = arm.step(action)
-        assert (
-            np.array_equal(observation, step.next_observation[0]) and reward == step.reward.item()
-        )
+        assert np.array_equal(observation, step.next_observation[0])
+        assert reward == step.reward.item()
         assert (terminated, truncated) == (step.terminated.item(), step.truncated.item())
         assert info["is_success"] == step.info["success"].item()
         assert info["position_error"] == step.info["position_error"].item()
@@ -285,25 +288,28 @@ def test_one_arm_is_the_arm_of_envs_make():
 
 
 def test_a_reset_in_mid_episode_starts_another():
-    env, arm = gym.make(REACH), envs.make("panda", "reach", 1)
-    env.reset(seed=1), arm.reset(1)
-    env.step(np.zeros(7, np.float32)), arm.step(torch.zeros(1, 7))
+    env = gym.make(REACH)
+    arm = envs.make("panda", "reach", 1)
+    env.reset(seed=1)
+    arm.reset(1)
+    env.step(np.zeros(7, np.float32))
+    arm.step(torch.zeros(1, 7))
     assert np.array_equal(env.reset()[0], arm.reset()[0])
     assert np.array_equal(env.reset(seed=1)[0], arm.reset(1)[0])
     for _ in range(arm.task.horizon):
-        env.step(np.zeros(7, np.float32)), arm.step(torch.zeros(1, 7))
+        env.step(np.zeros(7, np.float32))
+        arm.step(torch.zeros(1, 7))
     env.reset()  # the episode that has begun
     assert np.array_equal(env.reset()[0], arm.reset()[0])
 
 
 def test_without_a_seed_episodes_differ():
-    first, second = gym.make(REACH), gym.make(REACH)
+    first, second = (gym.make(REACH) for _ in range(2))
     starts = [env.reset()[0] for env in (first, second, first, second)]
     assert len(np.unique(starts, axis=0)) == 4
     many, more = (gym.make_vec(REACH, num_envs=2) for _ in range(2))
-    assert (
-        len(np.unique(np.concatenate([env.reset()[0] for env in (many, more, many)]), axis=0)) == 6
-    )
+    starts = [env.reset()[0] for env in (many, more, many)]
+    assert len(np.unique(np.concatenate(starts), axis=0)) == 6
 
 
 def test_many_arms_are_those_of_envs_make():
@@ -323,10 +329,8 @@ def test_many_arms_are_those_of_envs_make():
             assert infos["_final_obs"].all() and not infos["_is_success"].any()
         else:
             assert "final_obs" not in infos
-            assert (
-                np.array_equal(infos["is_success"], step.info["success"])
-                and infos["_is_success"].all()
-            )
+            assert np.array_equal(infos["is_success"], step.info["success"])
+            assert infos["_is_success"].all()
 
 
 def test_there_and_back_is_the_same_environment():
@@ -335,7 +339,8 @@ def test_there_and_back_is_the_same_environment():
     assert back.name == REACH and (back.o_dim, back.a_dim) == (arms.o_dim, arms.a_dim)
     assert torch.equal(back.reset(3), arms.reset(back._derive_seed()))
     for action in actions(70, 4):
-        step, wanted = back.step(action), arms.step(action)
+        step = back.step(action)
+        wanted = arms.step(action)
         assert all(torch.equal(value, other) for value, other in zip(step[:5], wanted[:5]))
         assert torch.equal(step.info["success"], wanted.info["success"])
 
@@ -455,7 +460,8 @@ def test_next_step_autoreset_plays_the_episodes_of_same_step_and_one_step_more_e
     assert np.array_equal(flat(same.reset(seed=3)[0]), flat(late.reset(seed=3)[0]))
     horizon = envs.make("panda", task, engine=engine).task.horizon
     for number, action in enumerate(actions(horizon + 5, 3).numpy()):
-        one, other = same.step(action), late.step(action)
+        one = same.step(action)
+        other = late.step(action)
         for value, wanted in zip(other[1:4], one[1:4]):
             assert np.array_equal(value, wanted)
         assert "final_obs" not in other[4] and other[4]["_is_success"].all()

@@ -66,7 +66,7 @@ def test_every_keyword_of_envs_make_reaches_it(kind, module, monkeypatch):
     """Those that are added later, too: they are read from its signature."""
     given = {name: object() for name in inspect.signature(envs.make).parameters}
     given |= {name: object() for name in DISTURBANCES}
-    del given["disturbed"]  # the keywords of DISTURBANCES
+    del given["disturbance_options"]  # the keywords of DISTURBANCES
     given["num_envs"] = 1 if module == "single" else 5
     if kind == "Goal":  # its own observations have their own reward
         given["sparse"] = True
@@ -83,7 +83,7 @@ def test_every_keyword_of_envs_make_reaches_it(kind, module, monkeypatch):
             gymnasium.make(f"td3_robot/PandaReach{kind}-v0", **chosen)
         else:
             gymnasium.make_vec(f"td3_robot/PandaReach{kind}-v0", 5, **chosen)
-    taken |= taken.pop("disturbed")
+    taken |= taken.pop("disturbance_options")
     if kind == "Goal":
         taken["sparse"] = True
     assert taken == given

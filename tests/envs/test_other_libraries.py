@@ -34,7 +34,8 @@ def test_torchrl_makes_many_and_has_the_true_successor():
     rolled = env.rollout(STEPS, policy=None, auto_reset=True, break_when_any_done=False)
     ends = rolled["next", "truncated"][:, :, 0]
     assert rolled.shape == (2, STEPS) and ends.nonzero().tolist() == [[0, 59], [1, 59]]
-    after, following = rolled["next", "observation"], rolled["observation"]
+    after = rolled["next", "observation"]
+    following = rolled["observation"]
     assert torch.equal(after[:, :59], following[:, 1:60])
     assert (after[:, 59] != following[:, 60]).any(1).all()  # a new episode begins
     one = libs.GymEnv(REACH, device="cpu")

@@ -39,7 +39,8 @@ def test_one_environment_is_the_default():
 
 
 def test_the_seed_is_that_of_a_reset():
-    first, second = envs.make("panda", "reach", 2, seed=4), envs.make("panda", "reach", 2, seed=5)
+    first = envs.make("panda", "reach", 2, seed=4)
+    second = envs.make("panda", "reach", 2, seed=5)
     assert torch.equal(first.goal, _goal_after_reset(second, 4))
     assert not torch.equal(first.goal, _goal_after_reset(second, 5))
 

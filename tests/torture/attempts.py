@@ -49,7 +49,9 @@ def torture(
     Returns:
         The number of failures.
     """
-    began, failures, made = time.monotonic(), 0, 0
+    began = time.monotonic()
+    failures = 0
+    made = 0
     while made < count and not _asked:
         with tempfile.TemporaryDirectory(prefix="torture") as folder:
             try:
@@ -106,10 +108,8 @@ class Fork:
         from td3_robot.utils.console import run_script
 
         Fork._count += 1
-        self._told, self._code = (
-            [(told or folder) / f"{name}{Fork._count}" for name in ("out", "err")],
-            None,
-        )
+        self._told = [(told or folder) / f"{name}{Fork._count}" for name in ("out", "err")]
+        self._code = None
         self.number = os.fork()
         if self.number:
             return

@@ -22,7 +22,8 @@ from td3_robot.cli.arguments import parse_train
 from td3_robot.errors import ConfigError
 from td3_robot.loggers.csv import CSV_NAME
 
-ENVS, ROUNDS = 4, 75  # steps of each environment; an episode of reach has 60
+ENVS = 4
+ROUNDS = 75  # steps of each environment; an episode of reach has 60
 CLOCKS = ("wall_s", "solved_at_s", "seconds")
 TASKS = ["reach", "reach", "reach_pose", "reach_avoid", "track", "pick_place", "push"]
 # that restore themselves

@@ -26,7 +26,8 @@ from td3_robot.training import trainer
 from td3_robot.training.periodic_evaluation import PeriodicEvaluation
 from td3_robot.training.trainer import Trainer
 
-STEPS, SIGNALS = 960, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STEPS = 960
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 RUN = Path("checkpoints", "r")
 ANSWER = 2.0  # [s] of CPU from a signal to the end, so that the machine's other work does not count
 PHASES = {  # of a training, and the function that each begins with
@@ -68,7 +69,8 @@ def resumes(folder: Path, steps: int = 0) -> str | None:
 def signals(random: Random, folder: Path) -> str | None:
     """One or two signals in any phase: answered within seconds, saved."""
     numbers = [random.choice(SIGNALS) for _ in range(random.choice([1, 2]))]
-    where, call = random.choice(list(PHASES)), random.choice([1, 1, 2, 3, 5, 50])
+    where = random.choice(list(PHASES))
+    call = random.choice([1, 1, 2, 3, 5, 50])
     waits = [random.choice([0.0, random.uniform(0.0, 0.1)]) for _ in numbers]
     kind = random.choice(["native", "gymnasium"])
     process = Fork(
@@ -95,7 +97,8 @@ def strike(folder: Path, where: str, call: int, numbers: list[int], waits: list[
     times.
     """
     owner, name = PHASES[where]
-    begins, calls = getattr(owner, name), itertools.count(1)
+    begins = getattr(owner, name)
+    calls = itertools.count(1)
 
     def send() -> None:
         time.sleep(waits[0])
@@ -119,7 +122,9 @@ def two_at_once(random: Random, folder: Path) -> str | None:
     first = begun(folder, random)
     held = (folder / RUN / ".lock").exists()
     second = Fork(folder, TRAIN, ["--resume", "r"])
-    code, error, alive = second.wait(), second.err, first.poll() is None
+    code = second.wait()
+    error = second.err
+    alive = first.poll() is None
     third = [Fork(folder, TRAIN, [*line("gymnasium", 400), "--run", "r"]) for _ in range(2)]
     codes = [process.wait() for process in third]
     first.wait()
@@ -150,7 +155,8 @@ def power_cut(random: Random, folder: Path) -> str | None:
     synced = folder / "synced"
 
     def remember() -> None:
-        fsync, log = os.fsync, os.open(synced, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        fsync = os.fsync
+        log = os.open(synced, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
         def logged(handle: int) -> None:
             fsync(handle)
@@ -216,7 +222,8 @@ def read_only(random: Random, folder: Path) -> str | None:
 
 def obey() -> None:
     """Root, too, is to heed permissions: https://man7.org/linux/man-pages/man2/capset.2.html"""
-    version, none = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+    version = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    none = (ctypes.c_uint32 * 6)()
     if ctypes.CDLL(None, use_errno=True).capset(version, none):
         raise OSError(ctypes.get_errno(), "capset")
 
@@ -225,7 +232,8 @@ def clock_back(random: Random, folder: Path) -> str | None:
     """The clock says another year at every sitting."""
 
     def another_year() -> None:
-        shift, now = random.uniform(-3e9, 1e9), time.time
+        shift = random.uniform(-3e9, 1e9)
+        now = time.time
         time.time = lambda: max(0.0, now() + shift)
 
     process = begun(folder, random, another_year)

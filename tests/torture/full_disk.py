@@ -37,11 +37,9 @@ def short_files(size: int) -> None:
 
 def attempt(random: Random, folder: Path) -> str | None:
     """A training on a disk that is too small, then on with room."""
-    kind, disk, roomy = (
-        random.choice(["gymnasium", "gymnasium", "native"]),
-        folder / "disk",
-        folder / "roomy",
-    )
+    kind = random.choice(["gymnasium", "gymnasium", "native"])
+    disk = folder / "disk"
+    roomy = folder / "roomy"
     disk.mkdir()
     size = random.randrange(20_000, 500_000)
     tmpfs = mounted(disk, size)
@@ -56,10 +54,8 @@ def attempt(random: Random, folder: Path) -> str | None:
     finally:
         if tmpfs:
             subprocess.run(["umount", "-l", disk], check=True)
-    told, where = (
-        process.err.splitlines(),
-        f"{kind}, {'disk' if tmpfs else 'files'} of {size} bytes",
-    )
+    told = process.err.splitlines()
+    where = f"{kind}, {'disk' if tmpfs else 'files'} of {size} bytes"
     if code not in (0, 2, 3) or (code == 0) == bool(told) or "Traceback" in process.err:
         return f"{where}: exit code {code}: {process.err}"
     if any(not text.startswith(("warning: ", "error: ")) for text in told) or len(set(told)) < len(

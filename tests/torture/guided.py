@@ -62,11 +62,15 @@ class Target:
     """
 
     def __init__(self, kind: str, folder: Path, kept: Path):
-        self._kind, self._folder, self._kept, self._failures = kind, folder, kept, set()
+        self._kind = kind
+        self._folder = folder
+        self._kept = kept
+        self._failures = set()
         hostile_kinds.prepare([kind])
         hostile_kinds.spoilt = self._spoilt  # type: ignore[assignment]
         self._guard = hostile_files.Guard(str(folder), may_fork=kind == "xacro")
-        self._data, self._good = b"", b""
+        self._data = b""
+        self._good = b""
 
     def __call__(self, data: bytes) -> None:
         """One execution."""
@@ -133,7 +137,8 @@ class Target:
 
 def fuzz(kind: str, count: int, seed: int) -> None:
     """The process of one kind; does not come back."""
-    kept, folder = Path.cwd(), Path(tempfile.mkdtemp(prefix="guided"))
+    kept = Path.cwd()
+    folder = Path(tempfile.mkdtemp(prefix="guided"))
     for name in ("files", "corpus"):
         (folder / name).mkdir()
     target = Target(kind, folder / "files", kept)
@@ -162,7 +167,11 @@ def run(kind: str, count: int, seed: int) -> int:
     """Fuzz one kind in a process of its own, and print a line on it. Returns the number of
     failures.
     """
-    began, kept = time.monotonic(), lambda: len([*Path().glob(f"guided-{kind}-*")])
+    began = time.monotonic()
+
+    def kept():
+        return len([*Path().glob(f"guided-{kind}-*")])
+
     before = kept()
     with tempfile.TemporaryDirectory(prefix="guided") as place:
         log = Path(place) / "log"
@@ -179,9 +188,11 @@ def run(kind: str, count: int, seed: int) -> int:
             if end_early() and "INITED" in log.read_text(errors="replace"):
                 os.kill(process, signal.SIGUSR1)  # by which libFuzzer ends with its figures
             time.sleep(0.5)
-        text, code = log.read_text(errors="replace"), os.waitstatus_to_exitcode(ended[1])
+        text = log.read_text(errors="replace")
+        code = os.waitstatus_to_exitcode(ended[1])
     failures = kept() - before or min(1, abs(code))
-    branches, made = re.findall(r"cov: (\d+)", text), re.findall(r"^#(\d+)", text, re.MULTILINE)
+    branches = re.findall(r"cov: (\d+)", text)
+    made = re.findall(r"^#(\d+)", text, re.MULTILINE)
     print(
         said(
             f"guided {kind}", int(made[-1]) if made else 0, failures, time.monotonic() - began, seed

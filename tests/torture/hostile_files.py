@@ -26,7 +26,9 @@ from hostile_kinds import KINDS
 from td3_robot.deploy.errors import DeployError
 from td3_robot.errors import Td3RobotError
 
-BATCH, SECONDS, MEMORY = 250, 5.0, 1e9
+BATCH = 250
+SECONDS = 5.0
+MEMORY = 1e9
 FORBIDDEN = (
     "socket.connect",
     "socket.bind",
@@ -46,7 +48,9 @@ class Guard:
 
     def __init__(self, folder: str, may_fork: bool):
         self.seen: list[str] = []
-        self._folder, self._may_fork, self.on = folder, may_fork, False
+        self._folder = folder
+        self._may_fork = may_fork
+        self.on = False
         sys.addaudithook(self._hear)
 
     def _hear(self, event: str, arguments: tuple) -> None:
@@ -109,7 +113,8 @@ def batch(connection, kind: str, seed: int, numbers: range) -> None:
     """
     folder = tempfile.mkdtemp(prefix="hostile")
     os.chdir(folder)
-    quiet, sys.stdout = sys.stdout, io.StringIO()
+    quiet = sys.stdout
+    sys.stdout = io.StringIO()
     guard = Guard(folder, may_fork=kind == "xacro")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for number in numbers:
@@ -137,7 +142,8 @@ def run(kind: str, seed: int, numbers: range) -> list[tuple[int, str]]:
         finally:
             os._exit(0)
     there.close()
-    failures, number = [], numbers[0]
+    failures = []
+    number = numbers[0]
     try:
         while True:
             if not here.poll(300):
@@ -167,7 +173,9 @@ def main() -> int:
     hostile_kinds.prepare(flags.kind)
     failed = 0
     for kind in flags.kind:
-        began, failures, made = time.monotonic(), [], 0
+        began = time.monotonic()
+        failures = []
+        made = 0
         while made < flags.count and not end_early():
             numbers = range(made, min(made + BATCH, flags.count))
             failures += run(kind, flags.seed, numbers)

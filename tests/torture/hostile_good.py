@@ -109,7 +109,8 @@ def _xacro() -> dict[str, bytes]:
 
 
 def _dataset() -> dict[str, bytes]:
-    file, numbers = io.BytesIO(), np.random.default_rng(0)
+    file = io.BytesIO()
+    numbers = np.random.default_rng(0)
     columns = {
         "observations": (20, 3),
         "actions": (20, 2),

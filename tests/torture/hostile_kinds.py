@@ -97,7 +97,8 @@ def spoilt(random: Random, content: bytes, as_text: bool) -> bytes:
     """Some changes of random kinds at random places."""
     data = bytearray(content)
     for _ in range(random.choice([1, 1, 1, 2, 4, 16])):
-        at, size = random.randrange(len(data) + 1), random.choice([1, 1, 2, 4, 8, 64])
+        at = random.randrange(len(data) + 1)
+        size = random.choice([1, 1, 2, 4, 8, 64])
         change = random.randrange(7)
         if change == 0 and at < len(data):
             data[at] ^= 1 << random.randrange(8)
@@ -159,7 +160,8 @@ class _Payload:
 
 
 def _of_checkpoint(random: Random, folder: Path) -> Callable[[], object]:
-    run, files = folder / "run", dict(_good["checkpoint"])
+    run = folder / "run"
+    files = dict(_good["checkpoint"])
     states = [
         name for name in files if Path(name).name in checkpoint.NAMES or name.startswith(CHUNKS)
     ]
@@ -195,7 +197,8 @@ def _with_change(random: Random, content: bytes) -> bytes:
                 )
         return file.getvalue()
     state = torch.load(io.BytesIO(content), weights_only=True)
-    where, key = state, random.choice(list(state))
+    where = state
+    key = random.choice(list(state))
     while isinstance(where[key], dict | list) and where[key] and random.random() < 0.9:
         where = where[key]
         key = random.choice(list(where) if isinstance(where, dict) else range(len(where)))
@@ -319,7 +322,8 @@ def _of_dataset(random: Random, folder: Path) -> Callable[[], object]:
 
 def _with_other_array(random: Random, content: bytes) -> bytes:
     """A dataset in which an array is another, or is one more."""
-    arrays, file = dict(np.load(io.BytesIO(content))), io.BytesIO()
+    arrays = dict(np.load(io.BytesIO(content)))
+    file = io.BytesIO()
     name = random.choice(list(arrays))
     old = arrays[name]
     changes = [

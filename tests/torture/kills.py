@@ -24,7 +24,10 @@ class Killer:
     """Kills one training over and over; `attempt` is one kill, or the end that it comes to."""
 
     def __init__(self, kind: str, folder: Path):
-        self._kind, self._folder, self._train, self._runs = kind, folder, script("train"), 0
+        self._kind = kind
+        self._folder = folder
+        self._train = script("train")
+        self._runs = 0
         self._processes = Pair.count if kind == "ranks" else 1
         self._begin()
         began = time.monotonic()
@@ -35,7 +38,8 @@ class Killer:
         self._begin()
 
     def _begin(self) -> None:
-        self._runs, self._saved = self._runs + 1, 0
+        self._runs = self._runs + 1
+        self._saved = 0
         self._work = self._folder / str(self._runs)
         self._work.mkdir()
         self._run = self._work / "checkpoints" / "r"

@@ -23,7 +23,9 @@ from td3_robot.training.trainer import Trainer
 
 POISON = [math.nan, math.inf, -math.inf]
 LARGE = [1e12, -1e20, 1e30, 3e38]  # they overflow on their way, if not at once
-ROUNDS, SAVES = 60, 20  # of the steps of both arms; the resume point is written in one of the first
+# of the steps of both arms; the resume point is written in one of the first
+ROUNDS = 60
+SAVES = 20
 IDLE = CONFIG.exploration.start_steps // CONFIG.num_envs - 1  # rounds before the first update
 
 
@@ -47,11 +49,9 @@ def attempt(random: Random, folder: Path) -> str | None:
     trainer = training(run)
     run.mkdir()
     trainer.callbacks = [Saves(CONFIG.num_envs * random.randint(1, SAVES))]
-    where, value, at = (
-        random.choice(list(PLACES)),
-        random.choice(POISON + LARGE),
-        random.randint(SAVES + 1, ROUNDS - 5),
-    )
+    where = random.choice(list(PLACES))
+    value = random.choice(POISON + LARGE)
+    at = random.randint(SAVES + 1, ROUNDS - 5)
     seen = watched(trainer)
     what = f"{value} in {where} at round {at}"
     PLACES[where](trainer, random, value, at)
@@ -89,7 +89,8 @@ def watched(trainer: Trainer) -> list[str]:
     the same.
     """
     seen: list[str] = []
-    look, add = trainer.state.nan_guard.check_update, trainer.source.replay.add  # type: ignore[attr-defined]
+    look = trainer.state.nan_guard.check_update  # type: ignore[attr-defined]
+    add = trainer.source.replay.add  # type: ignore[attr-defined]
     networks = (trainer.agent.Q1, trainer.agent.Q2, trainer.agent.actor)
 
     def looked(batch, losses) -> None:
@@ -108,7 +109,8 @@ def watched(trainer: Trainer) -> list[str]:
         if not all(part.isfinite().all() for part in parts if part is not None):
             seen.append("what is not finite was stored")
 
-    trainer.state.nan_guard.check_update, trainer.source.replay.add = looked, added  # type: ignore[attr-defined, method-assign]
+    trainer.state.nan_guard.check_update = looked  # type: ignore[attr-defined, method-assign]
+    trainer.source.replay.add = added  # type: ignore[attr-defined, method-assign]
     return seen
 
 
@@ -125,7 +127,8 @@ def into_step(part: str):
 
     def put(trainer, random: Random, value: float, at: int) -> None:
         env = trainer.source._env
-        step, calls = type(env).step.__get__(env), [0]
+        step = type(env).step.__get__(env)
+        calls = [0]
 
         def poisoned(action):
             made = step(action)
@@ -143,7 +146,8 @@ def into_step(part: str):
 
 def into_batch(trainer, random: Random, value: float, at: int) -> None:
     """Into what is learned from."""
-    sample, calls = trainer.source.sample, [0]
+    sample = trainer.source.sample
+    calls = [0]
 
     def poisoned(progress):
         batch = sample(progress)
@@ -159,7 +163,9 @@ def into_weight(trainer, random: Random, value: float, at: int) -> None:
     """Into a network, before an update."""
     # which move in every update
     weights = [*trainer.agent.Q1.parameters(), *trainer.agent.Q2.parameters()]
-    weight, update, calls = random.choice(weights), trainer.agent.update, [0]
+    weight = random.choice(weights)
+    update = trainer.agent.update
+    calls = [0]
 
     def poisoned(batch):
         calls[0] += 1
@@ -173,9 +179,11 @@ def into_weight(trainer, random: Random, value: float, at: int) -> None:
 
 def into_gradient(trainer, random: Random, value: float, at: int) -> None:
     """Into a gradient, the last moment before a step."""
-    agent, calls = trainer.agent, [0]
+    agent = trainer.agent
+    calls = [0]
     net, delay = random.choice([(agent.Q1, 1), (agent.actor, agent.config.policy_delay)])
-    weight, limit = random.choice([*net.parameters()]), agent._limit_gradients
+    weight = random.choice([*net.parameters()])
+    limit = agent._limit_gradients
 
     def poisoned(nets, norm):
         limit(nets, norm)

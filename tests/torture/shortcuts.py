@@ -54,10 +54,8 @@ class Xacro:
     ):
         """What the child answers to a request."""
         if self._server is None:
-            words, pipes = (
-                [*command[:-1], str(SERVER), command[-1]],
-                {"stdin": subprocess.PIPE, "stdout": -1},
-            )
+            words = [*command[:-1], str(SERVER), command[-1]]
+            pipes = {"stdin": subprocess.PIPE, "stdout": -1}
             self._server = subprocess.Popen(words, **pipes, stderr=subprocess.DEVNULL, env=env)
         server = self._server
         assert server.stdin is not None and server.stdout is not None

@@ -26,7 +26,8 @@ class Spoilt:
     """A run folder of which one file is spoilt."""
 
     def __init__(self, folder: Path):
-        self._run, self._files = folder / "run", GOOD["checkpoint"]()
+        self._run = folder / "run"
+        self._files = GOOD["checkpoint"]()
         for name, content in self._files.items():
             (self._run / name).parent.mkdir(parents=True, exist_ok=True)
             (self._run / name).write_bytes(content)
@@ -39,7 +40,8 @@ class Spoilt:
     def attempt(self, random: Random, _: Path) -> str | None:
         """Bytes of a state file, or of a piece of the replay, are others, or it is gone."""
         name = random.choice(self._names)
-        path, content = self._run / name, spoilt(random, self._files[name], as_text=False)
+        path = self._run / name
+        content = spoilt(random, self._files[name], as_text=False)
         if content == self._files[name]:
             return None
         path.write_bytes(content) if random.random() < 0.95 else path.unlink()
@@ -100,10 +102,8 @@ def _others(value: object) -> list[object]:
 
 def beside(random: Random, folder: Path) -> str | None:
     """A run that is being trained, looked at all the while, is whole at every moment."""
-    process, run = (
-        Fork(folder, TRAIN, line(random.choice(["native", "gymnasium"]), 960)),
-        folder / "checkpoints" / "r",
-    )
+    process = Fork(folder, TRAIN, line(random.choice(["native", "gymnasium"]), 960))
+    run = folder / "checkpoints" / "r"
     looks = 0
     while process.poll() is None:
         if (run / "last").exists():

@@ -34,7 +34,10 @@ from envs.view.swift import SwiftViewer
 from td3_robot.errors import ViewerError
 
 SECRET = "nobody's business but the file system's"
-OPEN, FRAMES, CROWD, PATIENCE = 0.04, 30, 1_000, 30.0
+OPEN = 0.04
+FRAMES = 30
+CROWD = 1_000
+PATIENCE = 30.0
 HOSTS = [
     "127.0.0.1",
     "localhost",
@@ -93,7 +96,8 @@ class Requests:
 
     def attempt(self, random: Random, _: Path) -> str | None:
         """One request, after which the page is served as before."""
-        path, host = self._path(random), random.choice(HOSTS)
+        path = self._path(random)
+        host = random.choice(HOSTS)
         method = random.choice(
             ["GET"] * 8 + ["HEAD", "POST", "OPTIONS", "CONNECT", "get", "G\0T", ""]
         )
@@ -165,7 +169,8 @@ def _answered(message: str) -> str:
 
 def _misbehave(random: Random, url: str, until: threading.Event) -> None:
     """A page that answers as it should a number of times, and then does not."""
-    place, last = url.replace("http", "ws", 1) + "socket", random.randint(0, 40)
+    place = url.replace("http", "ws", 1) + "socket"
+    last = random.randint(0, 40)
     how = random.choice(
         ["close", "reset", "silence", "garbage", "giant", "binary", "deep", "slow", "flood"]
     )
@@ -202,7 +207,8 @@ def _misbehave(random: Random, url: str, until: threading.Event) -> None:
 
 def pages(random: Random, folder: Path) -> str | None:
     """A page that misbehaves: the program goes on or ends with one line, within the page's time."""
-    over, began = threading.Event(), time.monotonic()
+    over = threading.Event()
+    began = time.monotonic()
     with SwiftViewer(robot(), open_browser=False, realtime=False, patience=PATIENCE) as viewer:
         page = threading.Thread(target=_misbehave, args=(random, viewer.url, over), daemon=True)
         page.start()
@@ -225,7 +231,8 @@ def crowd(random: Random, folder: Path) -> str | None:
     """A thousand connections that say nothing, or half of something: the page is served, and its
     slot is free.
     """
-    server, idle = PageServer(queue.Queue(), queue.Queue(), threading.Event()), []
+    server = PageServer(queue.Queue(), queue.Queue(), threading.Event())
+    idle = []
     try:
         for _ in range(CROWD):
             idle.append(socket.create_connection(server.address, timeout=PATIENCE))
@@ -264,11 +271,13 @@ def browsers(random: Random, folder: Path) -> str | None:
     )
     (folder / "browser").chmod(0o755)
     os.environ["BROWSER"] = str(folder / "browser")
-    wrong, group = None, 0
+    wrong = None
+    group = 0
     try:
         with SwiftViewer(robot(), realtime=False) as viewer:
             assert viewer._browser is not None
-            group, shown = viewer._browser._process.pid, random.randint(0, 20)
+            group = viewer._browser._process.pid
+            shown = random.randint(0, 20)
             for number in range(10 * FRAMES):
                 if number == shown:
                     (os.killpg if random.random() < 0.5 else os.kill)(group, signal.SIGKILL)

@@ -12,14 +12,17 @@ from scipy.spatial import KDTree
 
 GRID = 1e-4  # [m] ends and radii in a file are rounded to this, the radius upwards
 CUTS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)  # where a body may be cut, in parts of its extent
-WORTH = 0.9
+WORTH = 0.9  # a further capsule must reduce the bulge to less than this part
 SURFACE_POINTS = 20_000  # to measure how far capsules stand out
+_SIZES = (0.02, 0.005, 0.001)  # [m] of the simplices of the search, one after the other
+_FIRST_STEPS = 120  # of the search from each first guess, at most
+_STEPS = 500  # of each later search, at most
 
 Piece = tuple[trimesh.Trimesh, np.ndarray]  # a part of a surface and the capsule around it
 
 
 def spread_directions(count: int) -> np.ndarray:
-    """(count, 3) unit vectors evenly spread over the sphere, along a spiral of the golden angle."""
+    """Return unit vectors (count, 3) spread evenly over the sphere, on a golden-angle spiral."""
     z = (np.arange(count) + 0.5) / count * 2 - 1
     angle = np.arange(count) * np.pi * (3 - np.sqrt(5))
     return np.stack((np.sqrt(1 - z**2) * np.cos(angle), np.sqrt(1 - z**2) * np.sin(angle), z), 1)
@@ -68,13 +71,12 @@ def fit_capsule(
         return compute_volume(np.append(ends, compute_reach(ends, *balls)))
 
     starts = [_guess_ends(*balls, axis).ravel() for axis in find_principal_axes(balls[0])]
-    best = min(
-        (_search(cost, ends, 0.02, 120) for ends in starts) if thorough else starts, key=cost
-    )
-    for size in (
-        (0.02, 0.005, 0.001) if thorough else ()
-    ):  # anew, since a simplex may collapse early
-        best = _search(cost, best, size, 500)
+    if thorough:
+        starts = [_search(cost, ends, _SIZES[0], _FIRST_STEPS) for ends in starts]
+    best = min(starts, key=cost)
+    if thorough:
+        for size in _SIZES:  # anew, since a simplex may collapse early
+            best = _search(cost, best, size, _STEPS)
     ends = np.round(best.reshape(2, 3) / GRID) * GRID
     if np.linalg.norm(ends[1] - ends[0]) < 10 * GRID:
         ends[:] = np.round(ends.mean(0) / GRID) * GRID  # a sphere
@@ -89,7 +91,7 @@ def _find_outermost(centres: np.ndarray, radii: np.ndarray | float = 0.0) -> np.
 def _search(
     cost: Callable[[np.ndarray], float], ends: np.ndarray, size: float, steps: int
 ) -> np.ndarray:
-    """Nelder and Mead's simplex method from a simplex of one size [m]."""
+    """Minimise a cost by Nelder and Mead's simplex method, from a simplex of one size [m]."""
     options = {
         "initial_simplex": np.vstack((ends, ends + size * np.eye(6))),
         "maxiter": steps,
@@ -99,7 +101,7 @@ def _search(
 
 
 def find_principal_axes(points: np.ndarray) -> np.ndarray:
-    """(3, 3) the unit axes, as rows, along which points (N, 3) spread most, less and least."""
+    """Return the unit axes (3, 3), as rows, along which points (N, 3) spread most to least."""
     return np.linalg.svd(points - points.mean(0), full_matrices=False)[2]
 
 
@@ -169,8 +171,8 @@ def _find_cover(mesh: trimesh.Trimesh, most: int, worth: float, surface: KDTree)
 
 
 def measure_bulge(cover: list[np.ndarray], surface: KDTree) -> float:
-    """By how much capsules stand out of what they hold: the square of that, over all of their
-    common surface [m4].
+    """Measure by how much capsules stand out of what they hold [m4]: the integral of the square of
+    that over their common surface.
 
     Args:
         surface: points all over what they hold.
@@ -187,7 +189,7 @@ def measure_bulge(cover: list[np.ndarray], surface: KDTree) -> float:
 
 
 def _sample_surface(capsule: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Points (N, 3) all over the surface of a capsule, and the area (N,) that each stands for."""
+    """Return points (N, 3) all over a capsule's surface, and the area (N,) that each stands for."""
     ends = capsule[:6].reshape(2, 3)
     r = capsule[6]
     length = np.linalg.norm(ends[1] - ends[0])

@@ -16,7 +16,7 @@ from envs.kinematics import Chain
 from envs.robots.gripper import Gripper
 from envs.robots.mjcf.compile import CompiledFile, compile_mjcf
 from envs.robots.mjcf.convert import convert_model
-from envs.robots.mjcf.gripper import PREFIX, attach_gripper, find_grips
+from envs.robots.mjcf.gripper import PREFIX, attach_gripper, find_grippers
 from envs.robots.mjcf.limits import find_limits, spread_velocity
 from envs.robots.mjcf.names import Names
 from envs.robots.mjcf.select import choose_tcp, find_base, list_arm_joints, list_below
@@ -100,8 +100,8 @@ def load_mjcf(
     names = Names(file.model)
     root = find_base(file, names, base)
     tree = convert_model(file, names, root, list_below(file, names, root))
-    tree, grips = find_grips(file, names, tree)
-    frames = [grip.frame for grip in grips if grip.frame is not None]
+    tree, found = find_grippers(file, names, tree)
+    frames = [grip.frame for grip in found if grip.frame is not None]
     tcp = choose_tcp(file, names, tree, tcp, frames)
     joints = list_arm_joints(file, names, tree, tcp)
     for notice in (*tree.notices, *describe_faults(tree)):
@@ -110,7 +110,7 @@ def load_mjcf(
     indices = [names.joints.index(joint.name) for joint in joints]
     gripper = None
     if grip:
-        tree, gripper, notices = attach_gripper(file, names, tree, grips, tcp, base)
+        tree, gripper, notices = attach_gripper(file, names, tree, found, tcp, base)
         for notice in notices:
             warn_once(f"{tree.source}: {notice}")
     moving = [joint.name for joint in joints]

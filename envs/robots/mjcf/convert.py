@@ -122,7 +122,9 @@ def _read_joint(model: Any, names: Names, index: int, parent: str, child: str) -
     lower, upper = model.jnt_range[index].tolist() if limited else (None, None)
     axis = model.jnt_axis[index]
     x, y, z = (axis / np.linalg.norm(axis)).tolist()
-    kind = ("revolute" if limited else "continuous") if hinge else "prismatic"
+    kind = "prismatic"
+    if hinge:
+        kind = "revolute" if limited else "continuous"
     name = names.joints[index]
     return Joint(name, kind, parent, child, Pose(), (x, y, z), lower, upper)
 

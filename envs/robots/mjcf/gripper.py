@@ -8,9 +8,9 @@ import numpy as np
 from envs.robots.gripper import Gripper, gripper_names
 from envs.robots.mjcf.compile import CompiledFile
 from envs.robots.mjcf.frames import make_pose
-from envs.robots.mjcf.hand import Hand, NoHand, find_hand, list_joints_below
+from envs.robots.mjcf.hand import FingerJoints, NoHand, find_hand, list_joints_below
 from envs.robots.mjcf.names import Names
-from envs.robots.mjcf.pads import Fingers, make_pads, measure_fingers
+from envs.robots.mjcf.pads import FingerPads, make_pads, measure_fingers
 from envs.robots.robot import name_arm
 from envs.robots.urdf.tree import Joint, Link, Pose, Tree, join_names, make_tree
 
@@ -21,8 +21,8 @@ _STROKE_TIME = 1.0  # [s] from shut to open: MJCF has no speed
 
 
 @dataclass(frozen=True)
-class Grip:
-    """Fingers that move as one.
+class FoundGripper:
+    """A gripper in a file: its joints, and the pads and the frame that were measured on it.
 
     Attributes:
         hand: their joints and servo.
@@ -30,17 +30,17 @@ class Grip:
         frame: the link in the middle between the pads; None without such sides.
     """
 
-    hand: Hand
-    fingers: Fingers | None
+    hand: FingerJoints
+    fingers: FingerPads | None
     frame: str | None
 
 
-def find_grips(file: CompiledFile, names: Names, tree: Tree) -> tuple[Tree, list[Grip]]:
+def find_grippers(file: CompiledFile, names: Names, tree: Tree) -> tuple[Tree, list[FoundGripper]]:
     """Find the fingers of a file, and add a link in the middle between the pads of each two.
 
     The link is called `BODY:grasp` and has the axes of the body that the fingers hang on.
     """
-    grips = []
+    found = []
     for joint in list(tree.joints.values()):
         if not joint.moves:
             continue
@@ -53,15 +53,15 @@ def find_grips(file: CompiledFile, names: Names, tree: Tree) -> tuple[Tree, list
         if fingers is not None:
             frame = f"{fingers.body}:{GRASP}"
             tree = _add_frame(tree, fingers.body, frame, fingers.center)
-        grips.append(Grip(hand, fingers, frame))
-    return tree, grips
+        found.append(FoundGripper(hand, fingers, frame))
+    return tree, found
 
 
 def attach_gripper(
     file: CompiledFile,
     names: Names,
     tree: Tree,
-    grips: list[Grip],
+    found: list[FoundGripper],
     tcp: str,
     base: str | None = None,
 ) -> tuple[Tree, Gripper | None, list[str]]:
@@ -73,7 +73,7 @@ def attach_gripper(
         lines that say what of it cannot be used.
     """
     carrier = [joint.child for joint in tree.find_path(tcp) if joint.moves][-1]
-    grip = next((grip for grip in grips if grip.hand.carrier == carrier), None)
+    grip = next((each for each in found if each.hand.carrier == carrier), None)
     if grip is None:
         return tree, None, _explain(file, names, tree, carrier)
     hand = grip.hand

@@ -26,8 +26,8 @@ class NoHand(Exception):
 
 
 @dataclass(frozen=True)
-class Hand:
-    """Fingers that move as one.
+class FingerJoints:
+    """Joints of fingers that move as one, and their servo.
 
     Attributes:
         carrier: the link that they hang on, the last one that a joint of the arm moves.
@@ -60,7 +60,7 @@ def list_joints_below(tree: Tree, link: str) -> list[Joint]:
     return found
 
 
-def find_hand(file: CompiledFile, names: Names, tree: Tree, carrier: str) -> Hand:
+def find_hand(file: CompiledFile, names: Names, tree: Tree, carrier: str) -> FingerJoints:
     """Find the fingers that hang on a link.
 
     Of the joints below, each but the leader follows it (`equality`), in proportion; an actuator
@@ -98,7 +98,7 @@ def find_hand(file: CompiledFile, names: Names, tree: Tree, carrier: str) -> Han
         _measure_gap(tree, fingers[:2], [end * mimic[first], end * mimic[second]]) for end in ends
     ]
     closed, opened = ends if gaps[0] <= gaps[1] else ends[::-1]
-    return Hand(carrier, tuple(joints), mimic, (first, second), closed, opened, physics)
+    return FingerJoints(carrier, tuple(joints), mimic, (first, second), closed, opened, physics)
 
 
 def _has_linkage(model: Any, names: Names, joints: list[int]) -> bool:

@@ -3,9 +3,21 @@
 # pyright: reportAttributeAccessIssue=false
 # MuJoCo's Python package has no type stubs.
 
+from enum import IntEnum
 from typing import Any
 
 _FREE = (0, 1)  # mjtJoint: free and ball, which have no single axis
+
+
+class GeomType(IntEnum):
+    """Shapes of geoms, by the numbers of `mujoco.mjtGeom`: MuJoCo's package is an extra."""
+
+    SPHERE = 2
+    CAPSULE = 3
+    ELLIPSOID = 4
+    CYLINDER = 5
+    BOX = 6
+    MESH = 7
 
 
 class Names:

@@ -12,8 +12,8 @@ import numpy as np
 
 from envs.robots.gripper import Pads
 from envs.robots.mjcf.compile import CompiledFile
-from envs.robots.mjcf.hand import Hand
-from envs.robots.mjcf.names import Names
+from envs.robots.mjcf.hand import FingerJoints
+from envs.robots.mjcf.names import GeomType, Names
 
 _SPACING = 0.002  # [m] of points on a surface, about
 _SPLITS = 6  # of a triangle at most, each into four
@@ -21,11 +21,10 @@ _FLAT = 0.001  # [m] what is this near to the innermost point belongs to the pad
 _SNAP = 0.95  # cosine up to which the approach is along an axis of the hand
 _LEAST = 0.001  # [m] that a pad is wide and long, and that fingers move apart, at least
 _ASIDE = 0.005  # [m] that a TCP may be off the middle between the pads
-_MESH = 7  # mjtGeom
 
 
 @dataclass(frozen=True)
-class Fingers:
+class FingerPads:
     """The inner sides of two fingers, in the frame of the body that they hang on.
 
     Attributes:
@@ -52,7 +51,7 @@ class Fingers:
     width: np.ndarray
 
 
-def measure_fingers(file: CompiledFile, names: Names, hand: Hand) -> Fingers | None:
+def measure_fingers(file: CompiledFile, names: Names, hand: FingerJoints) -> FingerPads | None:
     """Measure the fingers of a hand; None where they have no sides that face each other."""
     import mujoco  # here: it is an extra
 
@@ -78,7 +77,7 @@ def measure_fingers(file: CompiledFile, names: Names, hand: Hand) -> Fingers | N
     return _measure(names.bodies[palm], [[p @ axes for p in pair] for pair in clouds], back, axes)
 
 
-def make_pads(fingers: Fingers, T_ht: np.ndarray, links: tuple[str, str]) -> Pads | None:
+def make_pads(fingers: FingerPads, T_ht: np.ndarray, links: tuple[str, str]) -> Pads | None:
     """Make the pads as a TCP sees them; None where the TCP is not in the middle between them.
 
     Args:
@@ -104,7 +103,7 @@ def make_pads(fingers: Fingers, T_ht: np.ndarray, links: tuple[str, str]) -> Pad
 
 def _measure(
     body: str, clouds: list[list[np.ndarray]], back: np.ndarray, axes: np.ndarray
-) -> Fingers | None:
+) -> FingerPads | None:
     """Measure fingers by points (k, 3) on each, as (across, closing, approach).
 
     Args:
@@ -136,7 +135,7 @@ def _measure(
     else:
         palm = root
         width = np.array([size[0], gap[2]]) / 2.0 + [0.0, thickness]
-    return Fingers(
+    return FingerPads(
         body=body,
         closing=axes[:, 1],
         approach=axes[:, 2],
@@ -194,7 +193,7 @@ def _sample(model: Any, data: Any, frame: int, bodies: list[int]) -> np.ndarray:
 
 def _iter_triangles(model: Any, geom: int) -> Iterator[np.ndarray]:
     """Yield triangles (3, 3) of a mesh, or of the box around another shape, in its frame."""
-    if int(model.geom_type[geom]) == _MESH:
+    if int(model.geom_type[geom]) == GeomType.MESH:
         mesh = int(model.geom_dataid[geom])
         first = int(model.mesh_vertadr[mesh])
         vertices = model.mesh_vert[first : first + int(model.mesh_vertnum[mesh])]

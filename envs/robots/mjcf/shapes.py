@@ -7,6 +7,7 @@ import numpy as np
 
 from envs.robots.mjcf.compile import CompiledFile
 from envs.robots.mjcf.frames import make_pose, make_transform
+from envs.robots.mjcf.names import GeomType
 from envs.robots.urdf.tree import Shape
 
 _DRAWN = 2  # the last group that MuJoCo's viewer shows from the start
@@ -45,18 +46,18 @@ def _read_shape(file: CompiledFile, geom: int, T: np.ndarray) -> Shape | None:
     rgba = model.geom_rgba[geom] if material < 0 else model.mat_rgba[material]
     color = tuple(np.clip(rgba, 0.0, 1.0).tolist())
     a, b, c = model.geom_size[geom].tolist()
-    match int(model.geom_type[geom]):  # mjtGeom
-        case 2:
+    match int(model.geom_type[geom]):
+        case GeomType.SPHERE:
             return Shape("sphere", (a,), make_pose(T), color=color)
-        case 3:
+        case GeomType.CAPSULE:
             return Shape("capsule", (a, 2.0 * b), make_pose(T), color=color)
-        case 4:  # as the sphere around it
+        case GeomType.ELLIPSOID:  # as the sphere around it
             return Shape("sphere", (max(a, b, c),), make_pose(T), color=color)
-        case 5:
+        case GeomType.CYLINDER:
             return Shape("cylinder", (a, 2.0 * b), make_pose(T), color=color)
-        case 6:
+        case GeomType.BOX:
             return Shape("box", (2.0 * a, 2.0 * b, 2.0 * c), make_pose(T), color=color)
-        case 7:
+        case GeomType.MESH:
             return _read_mesh(file, geom, T, color)
     return None
 

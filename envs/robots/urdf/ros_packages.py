@@ -44,8 +44,12 @@ class RosPackages:
             for parent, name in self._above.items()
             if name is not None and _is_package(parent)
         ]
-        inner = file.parent.name in _INNER
-        self.own = declared[0] if declared else file.parent.parent if inner else file.parent
+        if declared:
+            self.own = declared[0]
+        elif file.parent.name in _INNER:
+            self.own = file.parent.parent
+        else:
+            self.own = file.parent
         self._around: dict[str, Path] | None = None
 
     def find(self, name: str) -> Path:

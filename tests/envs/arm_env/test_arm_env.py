@@ -133,7 +133,8 @@ def joints_at(goal: np.ndarray, ets: rtb.ETS, qlim: np.ndarray, home: np.ndarray
     """Joint positions within the limits whose TCP is nearest to a goal, by general least
     squares.
     """
-    others, best = np.random.default_rng(0), None
+    others = np.random.default_rng(0)
+    best = None
     for start in (home, *others.uniform(*qlim, (20, len(home)))):
         found = least_squares(
             lambda q: ets.fkine(q).A[:3, 3] - goal, start, lambda q: ets.jacob0(q)[:3], bounds=qlim
@@ -146,7 +147,8 @@ def joints_at(goal: np.ndarray, ets: rtb.ETS, qlim: np.ndarray, home: np.ndarray
 
 def test_every_goal_can_be_reached_inside_the_joint_limits():
     """By a solver and a model that know nothing of how the goals were drawn."""
-    env, ets = make(num_envs=100), rtb.models.Panda().ets()
+    env = make(num_envs=100)
+    ets = rtb.models.Panda().ets()
     for goal in env.goal.double().numpy():
         q = joints_at(goal, ets, env.robot.qlim, env.robot.home)
         np.testing.assert_allclose(ets.fkine(q).A[:3, 3], goal, atol=1e-4)
@@ -155,7 +157,8 @@ def test_every_goal_can_be_reached_inside_the_joint_limits():
 @everywhere
 def test_episodes_start_at_rest_around_home(robot):
     env = make(robot, num_envs=2000)
-    seen, layout = env.reset(0), env.layout
+    seen = env.reset(0)
+    layout = env.layout
     home = torch.tensor(env.robot.home, dtype=torch.float32)
     lower, upper = torch.tensor(env.robot.qlim, dtype=torch.float32)
     offset = seen[:, layout["q"]] - home
@@ -170,7 +173,8 @@ def test_episodes_start_at_rest_around_home(robot):
 
 @everywhere
 def test_relabelled_with_another_goal_it_is_what_that_goal_would_have_given(robot):
-    env, other = make(robot), make(robot)
+    env = make(robot)
+    other = make(robot)
     env.reset(1)
     past = actions(env, 5)
     for action in past[:4]:
@@ -191,7 +195,8 @@ def test_relabelled_with_another_goal_it_is_what_that_goal_would_have_given(robo
     ):
         # the fingers may differ
         columns = slice(None) if name == "reward" else slice(other.layout["qd"].start, None)
-        mine, expected = mine[..., columns], expected[..., columns]
+        mine = mine[..., columns]
+        expected = expected[..., columns]
         torch.testing.assert_close(mine, expected, rtol=1e-3, atol=1e-4, msg=name)
     sparse = envs.make(robot, "reach", num_envs=4, sparse=True)
     assert (sparse.relabel(kept, past[4], arrived, goal)[2] == 0).all()

@@ -35,7 +35,8 @@ def test_a_robot_given_by_its_file_has_that_among_them(tmp_path):
 
 
 def test_a_randomisation_is_among_them_with_all_its_ranges():
-    env, file = envs.make("panda", "reach"), read_values(CONFIGS / "randomization/lab.yaml")
+    env = envs.make("panda", "reach")
+    file = read_values(CONFIGS / "randomization/lab.yaml")
     found = json.loads(json.dumps(env_fingerprint(env, "lab")))
     assert found.pop("randomization lab") == {"servo_lag": 0.0, "assumed_latency": None} | file
     assert (

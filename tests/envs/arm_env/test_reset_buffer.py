@@ -19,7 +19,8 @@ class Counted:
     """Makes beginnings whose observations are numbered, and remembers how many it was asked for."""
 
     def __init__(self, env):
-        self._env, self.asked = env, []
+        self._env = env
+        self.asked = []
 
     def __call__(self, count):
         begun = self._env._begin(count)
@@ -43,7 +44,8 @@ def test_what_is_left_comes_back(env):
     again.load_state_dict(left.state_dict(), env.device)
     left.take(3)
     again.load_state_dict(left.state_dict(), env.device)
-    expected, found = left.take(2), again.take(2)
+    expected = left.take(2)
+    found = again.take(2)
     assert found.observation[:, 0].tolist() == [3.0, 4.0] and len(made.asked) == 1
     torch.testing.assert_close(found.true.tensors(), expected.true.tensors(), rtol=0, atol=0)
     torch.testing.assert_close(found.known.tensors(), expected.known.tensors(), rtol=0, atol=0)
@@ -84,7 +86,8 @@ def test_who_is_not_counted_gets_the_next_ones_and_a_new_block_before_they_run_o
 
 def test_what_nobody_counted_goes_on_where_it_was(env):
     made = Counted(env)
-    unasked, again = AsyncResetBuffer(made, 6), AsyncResetBuffer(made, 6)
+    unasked = AsyncResetBuffer(made, 6)
+    again = AsyncResetBuffer(made, 6)
     handed_out(unasked, 4)
     again.load_state_dict(unasked.state_dict(), env.device)
     assert [handed_out(each, 2) for each in (unasked, again)] == [[4.0, 5.0]] * 2
@@ -93,10 +96,12 @@ def test_what_nobody_counted_goes_on_where_it_was(env):
 
 
 def test_endings_are_those_of_counters_that_a_step_takes_down():
-    generator, horizon = torch.Generator().manual_seed(0), 7
+    generator = torch.Generator().manual_seed(0)
+    horizon = 7
     # 0 and less have ended, and do so with the next
     left = torch.randint(-1, horizon + 1, (40,), generator=generator)
-    endings, left = TimeLimits(left, horizon), left.clamp_min(1)
+    endings = TimeLimits(left, horizon)
+    left = left.clamp_min(1)
     for _ in range(3 * horizon):
         left = left - 1
         ended = (left == 0).nonzero()[:, 0]

@@ -31,7 +31,8 @@ BESIDE = ("base_link_inertia", "upper_arm_link")
 
 def coal_capsule(capsule: np.ndarray) -> tuple[coal.CollisionGeometry, np.ndarray]:
     """A capsule, and its pose in the frame of its link."""
-    ends, extent = capsule[:6].reshape(2, 3), capsule[3:6] - capsule[:3]
+    ends = capsule[:6].reshape(2, 3)
+    extent = capsule[3:6] - capsule[:3]
     length = np.linalg.norm(extent)
     T = np.eye(4)
     T[:3, 3] = ends.mean(0)
@@ -45,7 +46,8 @@ class Reference:
     """A robot's capsules as coal sees them, moved by roboticstoolbox."""
 
     def __init__(self, robot):
-        self.robot, self.shapes = robot, {}
+        self.robot = robot
+        self.shapes = {}
         self.shapes |= {
             link: list(map(coal_capsule, rows))
             for link, rows in read_capsules(robot.name).links.items()
@@ -103,9 +105,11 @@ def test_the_arm_is_as_far_from_itself_as_coal_says(name, count):
     but for a few.
     """
     robot = make_robot(name)
-    model, reference = compile_collision(robot), Reference(robot)
+    model = compile_collision(robot)
+    reference = Reference(robot)
     q = configurations(robot, count)
-    found, wrong = by_links(model, q), 0
+    found = by_links(model, q)
+    wrong = 0
     for row, placed in enumerate(map(reference.place, q)):
         expected = {pair: distance(placed[pair[0]], placed[pair[1]]) for pair in found}
         assert all(found[pair][row] > expected[pair] - 2e-5 for pair in found)
@@ -122,12 +126,10 @@ def test_no_collision_of_what_is_drawn_is_missed(name, count):
     collision.
     """
     robot = make_robot(name)
-    model, meshes, q, hand = (
-        compile_collision(robot),
-        meshes_of(name),
-        configurations(robot, count),
-        robot.gripper,
-    )
+    model = compile_collision(robot)
+    meshes = meshes_of(name)
+    q = configurations(robot, count)
+    hand = robot.gripper
     share = np.random.default_rng(2).uniform(size=count)
     drivers = hand.closed + share * (hand.opened - hand.closed) if hand else share
     touching = np.zeros(count, bool)
@@ -142,12 +144,10 @@ def test_no_collision_of_what_is_drawn_is_missed(name, count):
 @pytest.mark.parametrize("name", ROBOTS)
 def test_capsules_are_never_farther_apart_than_what_is_drawn(name):
     robot = make_robot(name)
-    model, meshes, q, hand = (
-        compile_collision(robot),
-        meshes_of(name),
-        configurations(robot, 5),
-        robot.gripper,
-    )
+    model = compile_collision(robot)
+    meshes = meshes_of(name)
+    q = configurations(robot, 5)
+    hand = robot.gripper
     found = self_distance(model, torch.tensor(q, dtype=torch.float32))
     for row in range(len(q)):
         placed = meshes.place(q[row], hand.opened if hand else 0.0)
@@ -163,10 +163,14 @@ def test_obstacles_are_as_far_away_as_coal_says():
     configuration.
     """
     robot = make_robot("panda")
-    model, reference = compile_collision(robot), Reference(robot)
-    q, rng = configurations(robot, 200), np.random.default_rng(3)
-    sizes, turns = rng.uniform(0.02, 0.2, (200, 3)), [UnitQuaternion.Rand() for _ in range(200)]
-    centres, normals = rng.uniform(-0.8, 0.8, (200, 3)), rng.normal(size=(200, 3))
+    model = compile_collision(robot)
+    reference = Reference(robot)
+    q = configurations(robot, 200)
+    rng = np.random.default_rng(3)
+    sizes = rng.uniform(0.02, 0.2, (200, 3))
+    turns = [UnitQuaternion.Rand() for _ in range(200)]
+    centres = rng.uniform(-0.8, 0.8, (200, 3))
+    normals = rng.normal(size=(200, 3))
     normals /= np.linalg.norm(normals, axis=1, keepdims=True)
     rows = {
         "spheres": np.c_[centres, sizes[:, 0]],

@@ -69,7 +69,8 @@ def test_pairs_are_chosen_once_and_anew_for_what_differs(monkeypatch):
     them.
     """
     robot = make_robot("panda")
-    first, chosen = compile_collision(robot), []
+    first = compile_collision(robot)
+    chosen = []
     real = compiler.choose_pairs
     monkeypatch.setattr(compiler, "choose_pairs", lambda *what: chosen.append(what) or real(*what))
     assert compile_collision(make_robot("panda")).pairs == first.pairs and not chosen

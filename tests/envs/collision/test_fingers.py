@@ -14,9 +14,9 @@ from envs.collision import (
     Obstacles,
     clearance,
     compile_collision,
+    compute_nearest,
     ground_distance,
     link_clearance,
-    nearest,
     obstacle_distance,
     pair_distances,
     self_distance,
@@ -38,7 +38,8 @@ ARMS = {"panda": "panda_hand", "ur5e": "robotiq_2f_85"}
 
 def base_vertices(robot) -> np.ndarray:
     """(N, 3) of what no driver moves, in the frame of the gripper's base."""
-    model, rigid = robot.rtb.grippers[0], []
+    model = robot.rtb.grippers[0]
+    rigid = []
     for link in model.links:
         if select_shapes(link) and find_carrier(link, model.links[0]) is model.links[0]:
             T = compute_link_pose(link, np.zeros(model.n), model.links[0])
@@ -49,12 +50,11 @@ def base_vertices(robot) -> np.ndarray:
 @pytest.fixture(scope="module", params=ARMS)
 def arm(request, tmp_path_factory):
     """A robot, and its model with one capsule around each part of the gripper."""
-    folder, robot, name = (
-        tmp_path_factory.mktemp("capsules"),
-        make_robot(request.param),
-        ARMS[request.param],
-    )
-    model, hand = robot.rtb.grippers[0], robot.gripper
+    folder = tmp_path_factory.mktemp("capsules")
+    robot = make_robot(request.param)
+    name = ARMS[request.param]
+    model = robot.rtb.grippers[0]
+    hand = robot.gripper
     meshes = {link: mesh.vertices for link, mesh in collect_moving_meshes(model, hand).items()}
     corners = {link: find_outermost(points) for link, points in meshes.items()} | {
         BASE: find_outermost(base_vertices(robot))
@@ -79,9 +79,12 @@ def openings(robot, count: int) -> torch.Tensor:
 
 def finger_vertices(robot, q: np.ndarray, driver: float) -> np.ndarray:
     """(N, 3) of all that is drawn of the fingers, in the base frame, by roboticstoolbox."""
-    model, hand = robot.rtb.grippers[0], robot.gripper
-    root, joints = model.links[0], hand.compute_model_q(model.links, driver)
-    base, found = compute_link_pose(root, q), []
+    model = robot.rtb.grippers[0]
+    hand = robot.gripper
+    root = model.links[0]
+    joints = hand.compute_model_q(model.links, driver)
+    base = compute_link_pose(root, q)
+    found = []
     for link in model.links:
         if select_shapes(link) and find_carrier(link, root) is not root:
             T = base @ compute_link_pose(link, joints, root)
@@ -94,7 +97,8 @@ def finger_vertices(robot, q: np.ndarray, driver: float) -> np.ndarray:
 def test_a_gripper_is_as_high_above_the_ground_as_it_is_drawn(arm):
     """To a millimetre, however it is held and opened."""
     robot, model = arm
-    q, drivers = draw(robot, 10), openings(robot, 10)
+    q = draw(robot, 10)
+    drivers = openings(robot, 10)
     found = link_clearance(model, q, ground=0.0, gripper=drivers)[:, -1]
     for height, row, driver in zip(found.tolist(), q.double().numpy(), drivers.tolist()):
         palm = moved_points(
@@ -110,7 +114,8 @@ def moved_points(T: np.ndarray, points: np.ndarray) -> np.ndarray:
 
 def test_the_ground_is_as_far_for_every_query(arm):
     robot, model = arm
-    q, drivers = draw(robot, 100), openings(robot, 100)
+    q = draw(robot, 100)
+    drivers = openings(robot, 100)
     ground = ground_distance(model, q, -0.1, drivers)
     assert_close(ground, link_clearance(model, q, ground=-0.1, gripper=drivers).amin(1))
     own = self_distance(model, q, drivers)
@@ -120,7 +125,8 @@ def test_the_ground_is_as_far_for_every_query(arm):
 
 def test_capsules_hold_the_fingers_at_every_opening(arm):
     robot, model = arm
-    q, drivers = draw(robot, 10), openings(robot, 10)
+    q = draw(robot, 10)
+    drivers = openings(robot, 10)
     for row, driver in zip(q, drivers):
         points = torch.tensor(
             finger_vertices(robot, row.double().numpy(), driver.item())[::7], dtype=torch.float32
@@ -132,7 +138,8 @@ def test_capsules_hold_the_fingers_at_every_opening(arm):
 
 def test_a_thing_between_open_fingers_is_clear_and_one_between_shut_ones_is_not(arm):
     robot, model = arm
-    q, hand = torch.tensor(robot.home, dtype=torch.float32)[None], robot.gripper
+    q = torch.tensor(robot.home, dtype=torch.float32)[None]
+    hand = robot.gripper
     tcp = robot.rtb.fkine(robot.home).t
     thing = Obstacles(torch.tensor([[[*tcp, 0.002]]], dtype=torch.float32))
     assert obstacle_distance(model, q, thing, torch.tensor([hand.opened])) > 0
@@ -141,7 +148,8 @@ def test_a_thing_between_open_fingers_is_clear_and_one_between_shut_ones_is_not(
 
 def test_a_batch_is_its_rows_one_by_one(arm):
     robot, model = arm
-    q, drivers = draw(robot, CACHE_ROWS + 3), openings(robot, CACHE_ROWS + 3)
+    q = draw(robot, CACHE_ROWS + 3)
+    drivers = openings(robot, CACHE_ROWS + 3)
     found = clearance(model, q, ground=0.0, gripper=drivers)
     for rows in (slice(0, 1), slice(CACHE_ROWS - 1, CACHE_ROWS + 1)):
         assert_close(found[rows], clearance(model, q[rows], ground=0.0, gripper=drivers[rows]))
@@ -156,15 +164,16 @@ def test_distances_change_with_the_joints_as_their_gradients_say(arm):
     model = replace(
         in_float64(model), at_opening=replace(at, fingers=in_float64_fingers(at.fingers))
     )
-    q, drivers = draw(robot, 200).double(), openings(robot, 200).double()
-    found = nearest(model, q, ground=-0.2, gripper=drivers)
+    q = draw(robot, 200).double()
+    drivers = openings(robot, 200).double()
+    found = compute_nearest(model, q, ground=-0.2, gripper=drivers)
     assert_close(found.distance[:, -1], self_distance(model, q, drivers).clamp(max=MOST))
     right = 0
     for joint in range(robot.n):
         step = torch.zeros(robot.n, dtype=torch.float64)
         step[joint] = 1e-6
         up, down = (
-            nearest(model, q + side * step, ground=-0.2, gripper=drivers).distance
+            compute_nearest(model, q + side * step, ground=-0.2, gripper=drivers).distance
             for side in (1, -1)
         )
         right += ((up - down) / 2e-6 - found.gradient[:, :, joint]).abs() < 1e-4
@@ -178,7 +187,8 @@ def in_float64_fingers(fingers):
 
 def test_an_opening_without_fingers_in_the_file_changes_nothing(arm):
     robot, model = arm
-    q, swept = draw(robot, 10), replace(model, at_opening=None)
+    q = draw(robot, 10)
+    swept = replace(model, at_opening=None)
     assert_close(
         clearance(swept, q, ground=0.0, gripper=openings(robot, 10)),
         clearance(model, q, ground=0.0),

@@ -62,10 +62,8 @@ def test_a_capsule_is_found_again_from_points_on_it():
 
 
 def test_balls_are_held_whole():
-    centres, radii = (
-        np.random.default_rng(1).uniform(-0.2, 0.2, (50, 3)),
-        np.linspace(0.01, 0.08, 50),
-    )
+    centres = np.random.default_rng(1).uniform(-0.2, 0.2, (50, 3))
+    radii = np.linspace(0.01, 0.08, 50)
     found = fit_capsule(centres, radii)
     assert (compute_distances(found[:6].reshape(2, 3), centres) + radii <= found[6] + 1e-9).all()
     assert compute_volume(fit_capsule(centres[:1], radii[:1])) == pytest.approx(
@@ -87,7 +85,8 @@ def angle_piece() -> trimesh.Trimesh:
 def test_a_mesh_is_held_between_its_corners_too_and_cut_where_that_pays():
     mesh = angle_piece()
     points = mesh.sample(3000, seed=0)
-    one, two = [fit_capsule(mesh.vertices)], fit_mesh(mesh, 2)
+    one = [fit_capsule(mesh.vertices)]
+    two = fit_mesh(mesh, 2)
     assert len(two) == 2
     assert holds(one, points) and holds(two, points)
     assert sum(map(compute_volume, two)) < 0.2 * compute_volume(one[0])
@@ -144,7 +143,8 @@ def test_shapes_without_a_surface_are_nothing_and_no_capsule_is_without_one():
 
 def test_capsules_inside_others_go_and_like_ones_become_one():
     inner = np.array([0.15, 0, 0.22, 0.15, 0, 0.22, 0.02])
-    away, beside = inner + [1, 1, 1, 1, 1, 1, 0], CAPSULE + [0.001, 0, 0, 0, 0.001, 0, 0]
+    away = inner + [1, 1, 1, 1, 1, 1, 0]
+    beside = CAPSULE + [0.001, 0, 0, 0, 0.001, 0, 0]
     assert len(merge_capsules([inner, CAPSULE])) == 1 and len(merge_capsules([away, CAPSULE])) == 2
     (both,) = merge_capsules([CAPSULE, beside])
     assert holds([both], np.concatenate((surface(CAPSULE), surface(beside))))
@@ -153,7 +153,8 @@ def test_capsules_inside_others_go_and_like_ones_become_one():
 @pytest.mark.parametrize("name", ["panda", "lbr", "puma560", "ur3e", "ur5e", "vx300s", "wx250s"])
 def test_the_capsules_that_ship_hold_the_meshes(name):
     """Points all over the meshes of every link, and of the fingers at every opening."""
-    robot, capsules = make_robot(name), read_capsules(name).links
+    robot = make_robot(name)
+    capsules = read_capsules(name).links
     for link in robot.rtb.links:
         for shape in select_shapes(link):
             assert holds(capsules[link.name], make_mesh(shape).sample(1000, seed=0)), link.name
@@ -166,7 +167,8 @@ def test_the_capsules_that_ship_hold_the_meshes(name):
 def test_fingers_are_swept_from_open_to_shut():
     """Each as its convex hull: a capsule that holds the one holds the other."""
     robot = make_robot("wx250s")
-    model, hand = robot.rtb.grippers[0], robot.gripper
+    model = robot.rtb.grippers[0]
+    hand = robot.gripper
     swept = {
         tuple(vertex) for mesh in sweep_fingers(model, hand) for vertex in mesh.vertices.round(9)
     }

@@ -11,7 +11,8 @@ from spatialmath import UnitQuaternion
 from envs.collision.geometry import BOX_STEPS, box_gap, plane_gap, point_gap, segment_distance
 from envs.kinematics.rotations import build_rotations
 
-ROWS, RADIUS = 2000, 0.01
+ROWS = 2000
+RADIUS = 0.01
 
 
 def column(*xyz: float) -> torch.Tensor:
@@ -56,7 +57,10 @@ def test_segments_by_hand(u, e, expected):
     """Against the segment from the origin to (1, 0, 0), either first, and either running either
     way.
     """
-    p, d, u, e = column(0, 0, 0), column(1, 0, 0), column(*u), column(*e)
+    p = column(0, 0, 0)
+    d = column(1, 0, 0)
+    u = column(*u)
+    e = column(*e)
     for first, second in [
         ((p, d), (u, e)),
         ((u, e), (p, d)),
@@ -67,7 +71,8 @@ def test_segments_by_hand(u, e, expected):
 
 
 def test_segments_are_as_near_as_a_search_over_them_finds():
-    (p, d), (u, e) = random_segments(seed=1), random_segments(seed=2)
+    (p, d) = random_segments(seed=1)
+    (u, e) = random_segments(seed=2)
     best = torch.full((ROWS,), torch.inf, dtype=torch.float64)
     for s in np.linspace(0, 1, 101):
         gap = point_gap(u, e, (e * e).sum(0), p + s * d)
@@ -79,7 +84,8 @@ def test_segments_are_as_near_as_a_search_over_them_finds():
 
 
 def test_segments_agree_with_coal():
-    (p, d), (u, e) = random_segments(seed=1), random_segments(seed=2)
+    (p, d) = random_segments(seed=1)
+    (u, e) = random_segments(seed=2)
     found = between(p, d, u, e).numpy() - 2 * RADIUS
     expected = [coal_distance(capsule(p, d, row), capsule(u, e, row)) for row in range(ROWS)]
     np.testing.assert_allclose(found, expected, atol=1e-6)
@@ -88,8 +94,10 @@ def test_segments_agree_with_coal():
 def test_nearly_parallel_segments_keep_their_precision_in_float32():
     p, d = random_segments()
     turn = 1e-4 * torch.randn(3, ROWS, dtype=torch.float64)
-    u, e = p + torch.rand(3, ROWS, dtype=torch.float64) * 0.2, d + turn
-    exact, found = between(p, d, u, e), between(*(x.float() for x in (p, d, u, e)))
+    u = p + torch.rand(3, ROWS, dtype=torch.float64) * 0.2
+    e = d + turn
+    exact = between(p, d, u, e)
+    found = between(*(x.float() for x in (p, d, u, e)))
     assert (exact - found).abs().max() < 1e-5
 
 
@@ -161,7 +169,8 @@ def test_rotations_are_spatialmaths():
 
 def capsule(p: torch.Tensor, d: torch.Tensor, row: int) -> tuple[coal.Capsule, coal.Transform3s]:
     """Coal's capsule about one of the segments, and where it lies."""
-    start, extent = p[:, row].numpy(), d[:, row].numpy()
+    start = p[:, row].numpy()
+    extent = d[:, row].numpy()
     basis = np.linalg.svd(extent[None])[2]  # the first row is along the extent
     turn = np.stack((basis[1], np.cross(basis[0], basis[1]), basis[0]), 1)
     return coal.Capsule(RADIUS, float(np.linalg.norm(extent))), coal.Transform3s(

@@ -14,9 +14,9 @@ from envs.collision import (
     Obstacles,
     clearance,
     compile_collision,
+    compute_nearest,
     link_clearance,
     link_poses,
-    nearest,
     self_distance,
 )
 from envs.collision.compiler import place_capsules
@@ -94,8 +94,10 @@ def test_along_its_normal_a_segment_leaves_a_box_as_fast_as_it_moves(segments_an
 
 def test_the_least_of_all_links_and_the_arm_itself_is_its_clearance(panda):
     robot, model = panda
-    q, obstacles = draw(robot, 500), random_obstacles(500)
-    whole, found = clearance(model, q, obstacles, GROUND), nearest(model, q, obstacles, GROUND)
+    q = draw(robot, 500)
+    obstacles = random_obstacles(500)
+    whole = clearance(model, q, obstacles, GROUND)
+    found = compute_nearest(model, q, obstacles, GROUND)
     least = found.distance.amin(1)
     assert 100 < (whole > -0.02).sum() < 450
     assert_close(least, whole, atol=1e-6, rtol=0)
@@ -108,7 +110,8 @@ def test_each_link_has_its_own_distance(panda):
     definition.
     """
     robot, model = panda
-    q, obstacles = draw(robot, 40), random_obstacles(40)
+    q = draw(robot, 40)
+    obstacles = random_obstacles(40)
     capsules = {
         **read_capsules("panda").links,
         "panda_hand": sum(read_capsules("panda_hand").links.values(), []),
@@ -138,7 +141,8 @@ def to_obstacles(points: np.ndarray, obstacles: Obstacles) -> np.ndarray:
         - spheres[:, None, :, 3]
     ]
     near.append((points[:, :, None] * walls[:, None, :, :3]).sum(3) - walls[:, None, :, 3])
-    w, v = boxes[:, None, :, 6:7], -boxes[:, None, :, 7:]  # the inverse turn
+    w = boxes[:, None, :, 6:7]
+    v = -boxes[:, None, :, 7:]  # the inverse turn
     r = points[:, :, None] - boxes[:, None, :, :3]
     v, r = np.broadcast_arrays(v, r)
     turned = r + 2 * np.cross(v, np.cross(v, r) + w * r)
@@ -163,7 +167,8 @@ def sliding_arm() -> Robot:
     ]
     ets = rtb.ETS(parts)
     qlim = np.array([[-0.5, -3.0, -3.0, 0.0, -3.0], [0.5, 3.0, 3.0, 0.3, 3.0]])
-    home, box = np.array([0, 0.1, 0.1, 0.1, 0.1]), np.array([[-1.0] * 3, [1.0] * 3])
+    home = np.array([0, 0.1, 0.1, 0.1, 0.1])
+    box = np.array([[-1.0] * 3, [1.0] * 3])
     model = rtb.Robot(ets)
     limits = (home, qlim, np.ones(5), None, box, None)
     return Robot("sliding", lambda: model, take_links(model), compile_ets(ets), *limits)
@@ -178,13 +183,17 @@ def sliding():
 @pytest.mark.parametrize("arm", ["panda", "sliding"])
 def test_gradients_are_differences(panda, arm):
     robot, model = panda if arm == "panda" else sliding()
-    model, h = in_float64(model), 1e-6
-    q, obstacles = draw(robot, 200).double(), doubled(random_obstacles(200))
-    found = nearest(model, q, obstacles, GROUND)
+    model = in_float64(model)
+    h = 1e-6
+    q = draw(robot, 200).double()
+    obstacles = doubled(random_obstacles(200))
+    found = compute_nearest(model, q, obstacles, GROUND)
     assert found.gradient.shape == (*found.distance.shape, robot.n)
     for joint in range(robot.n):
         dq = h * torch.eye(robot.n, dtype=torch.float64)[joint]
-        ahead, behind = (nearest(model, q + step, obstacles, GROUND).distance for step in (dq, -dq))
+        ahead, behind = (
+            compute_nearest(model, q + step, obstacles, GROUND).distance for step in (dq, -dq)
+        )
         wrong = ((ahead - behind) / (2 * h) - found.gradient[:, :, joint]).abs() > 1e-4
         wrong &= found.distance > -0.02  # deeper, a capsule's segment may be inside a box
         assert wrong.double().mean() < 0.002  # where what is nearest changes
@@ -194,21 +203,23 @@ def test_gradients_are_differences(panda, arm):
 
 def test_where_there_is_nothing_it_is_far_and_flat(panda):
     robot, model = panda
-    found = nearest(model, draw(robot, 5))
+    found = compute_nearest(model, draw(robot, 5))
     assert (found.distance[:, :-1] == MOST).all() and not found.gradient[:, :-1].any()
     assert (link_clearance(model, draw(robot, 5)) == MOST).all()
     alone = replace(model, first=model.first[:0], second=model.second[:0])
-    assert (nearest(alone, draw(robot, 5)).distance == MOST).all()
+    assert (compute_nearest(alone, draw(robot, 5)).distance == MOST).all()
 
 
 def test_a_batch_is_its_rows_and_shared_obstacles_are_everyones(panda):
     robot, model = panda
-    q, obstacles, shared = draw(robot, 20), random_obstacles(20), random_obstacles(1)
+    q = draw(robot, 20)
+    obstacles = random_obstacles(20)
+    shared = random_obstacles(1)
     for around, of_row in ((obstacles, obstacles.select_rows), (shared, lambda rows: shared)):
-        found = nearest(model, q, around, GROUND)
+        found = compute_nearest(model, q, around, GROUND)
         for row in (0, 7, 19):
             rows = slice(row, row + 1)
-            alone = nearest(model, q[rows], of_row(rows), GROUND)
+            alone = compute_nearest(model, q[rows], of_row(rows), GROUND)
             assert_close(found.distance[rows], alone.distance)
             assert_close(found.gradient[rows], alone.gradient, atol=1e-5, rtol=1e-4)
 
@@ -216,9 +227,10 @@ def test_a_batch_is_its_rows_and_shared_obstacles_are_everyones(panda):
 def test_nothing_waits_for_the_device(panda):
     """On the meta device a tensor has no values: whoever asks for one raises."""
     robot, model = panda
-    q, obstacles = draw(robot, 8).to("meta"), random_obstacles(8)
+    q = draw(robot, 8).to("meta")
+    obstacles = random_obstacles(8)
     obstacles = Obstacles(*(value.to("meta") for value in obstacles.kinds))
-    assert nearest(model.to("meta"), q, obstacles, 0.0).gradient.shape == (
+    assert compute_nearest(model.to("meta"), q, obstacles, 0.0).gradient.shape == (
         8,
         len(model.links) + 1,
         7,

@@ -97,8 +97,10 @@ def test_a_batch_is_its_rows_one_by_one_whatever_pieces_it_is_cut_into(panda):
 
 def test_clearance_is_the_least_of_all_that_is_asked_for(panda):
     robot, model = panda
-    q, obstacles = draw(robot, 300), random_obstacles(300)
-    own, ground = self_distance(model, q), ground_distance(model, q, 0.1)
+    q = draw(robot, 300)
+    obstacles = random_obstacles(300)
+    own = self_distance(model, q)
+    ground = ground_distance(model, q, 0.1)
     around = obstacle_distance(model, q, obstacles)
     assert_close(own, pair_distances(model, q).amin(1))
     assert_close(clearance(model, q), own)
@@ -111,7 +113,8 @@ def test_clearance_is_the_least_of_all_that_is_asked_for(panda):
 
 def test_obstacles_add_up_and_parked_ones_do_not_count(panda):
     robot, model = panda
-    q, all_kinds = draw(robot, 50), random_obstacles(50)
+    q = draw(robot, 50)
+    all_kinds = random_obstacles(50)
     kinds = [
         replace(Obstacles(), **{name: getattr(all_kinds, name)})
         for name in ("spheres", "boxes", "walls")
@@ -129,7 +132,8 @@ def test_obstacles_add_up_and_parked_ones_do_not_count(panda):
 
 def test_shared_obstacles_are_the_same_for_every_environment(panda):
     robot, model = panda
-    q, one = draw(robot, 700), random_obstacles(1)
+    q = draw(robot, 700)
+    one = random_obstacles(1)
     each = Obstacles(
         *(getattr(one, name).expand(700, -1, -1) for name in ("spheres", "boxes", "walls"))
     )
@@ -149,7 +153,8 @@ def test_a_wall_moved_up_comes_nearer_by_as_much(panda):
 
 def test_ground_distance_is_the_lowest_point_of_what_can_be_lifted(panda):
     robot, model = panda
-    q, hand = draw(robot, 200), sum(read_capsules("panda_hand").links.values(), [])
+    q = draw(robot, 200)
+    hand = sum(read_capsules("panda_hand").links.values(), [])
     capsules = {**read_capsules("panda").links, "panda_hand": hand}
     lowest = torch.full((200,), torch.inf)
     for link, T in zip(model.links, link_poses(model, q).unbind(1)):
@@ -165,7 +170,8 @@ def test_ground_distance_is_the_lowest_point_of_what_can_be_lifted(panda):
 def test_nothing_waits_for_the_device(panda):
     """On the meta device a tensor has no values: whoever asks for one raises."""
     robot, model = panda
-    q, obstacles = draw(robot, 8).to("meta"), random_obstacles(8)
+    q = draw(robot, 8).to("meta")
+    obstacles = random_obstacles(8)
     obstacles = Obstacles(
         *(getattr(obstacles, name).to("meta") for name in ("spheres", "boxes", "walls"))
     )
@@ -209,7 +215,8 @@ def planar_arm(reach: float) -> Robot:
     ets = rtb.ETS([part for _ in range(4) for part in (rtb.ET.Rz(), rtb.ET.tx(1))])
     chain = compile_ets(ets)
     qlim = np.array([[-3.0, -reach, -reach, -reach], [3.0, reach, reach, reach]])
-    home, box = np.array([0.0, 0.1, 0.1, 0.1]), np.array([[-4.0, -4.0, -1.0], [4.0, 4.0, 1.0]])
+    home = np.array([0.0, 0.1, 0.1, 0.1])
+    box = np.array([[-4.0, -4.0, -1.0], [4.0, 4.0, 1.0]])
     model = rtb.Robot(ets)
     limits = (home, qlim, np.ones(4), None, box, None)
     return Robot("planar", lambda: model, take_links(model), chain, *limits)
@@ -225,7 +232,8 @@ def test_pairs_of_a_planar_arm():
     """Bending by 10 degrees a joint it cannot reach itself; by 150 degrees it can, but a neighbour
     is not checked.
     """
-    stiff, free = planar_arm(0.17), planar_arm(2.6)
+    stiff = planar_arm(0.17)
+    free = planar_arm(2.6)
     names = [link.name for link in stiff.rtb.links]
     far = {(names[0], names[2]), (names[0], names[3]), (names[1], names[3])}
     model = compiled(stiff, 0.05)
@@ -244,7 +252,8 @@ def test_pairs_of_a_planar_arm():
 
 def test_an_arm_with_nothing_to_check_is_infinitely_clear_of_itself():
     robot = planar_arm(0.17)
-    model, q = compiled(robot, 0.05), torch.zeros(3, 4)
+    model = compiled(robot, 0.05)
+    q = torch.zeros(3, 4)
     assert (self_distance(model, q) == torch.inf).all()
     assert pair_distances(model, q).shape == (3, 0)
     assert (

@@ -27,7 +27,9 @@ def test_damped_least_squares_is_the_minimum():
     def draw(*shape):
         return torch.randn(shape, generator=generator, dtype=torch.float64)
 
-    J, velocity, damping = draw(20, 3, 7), draw(20, 3), 0.3
+    J = draw(20, 3, 7)
+    velocity = draw(20, 3)
+    damping = 0.3
     qd = damped_least_squares(J, velocity, damping)
 
     def cost(qd):
@@ -44,7 +46,8 @@ def test_singular_jacobians_give_finite_and_bounded_velocities(rank):
     J = torch.randn(50, 3, rank, generator=generator) @ torch.randn(
         50, rank, 7, generator=generator
     )
-    velocity, damping = torch.randn(50, 3, generator=generator), 0.1
+    velocity = torch.randn(50, 3, generator=generator)
+    damping = 0.1
     qd = damped_least_squares(J, velocity, damping)
     # sigma / (sigma^2 + damping^2) is at most 1 / (2 damping)
     assert (qd.norm(dim=1) <= velocity.norm(dim=1) / (2 * damping) * 1.001).all()
@@ -57,8 +60,10 @@ def test_a_motion_to_joint_positions_brakes_in_time(name):
     """
     env = envs.make(name, "reach_pose", 64, "cpu", 3)
     for gain in (4.0, 8.0):
-        policy, observation = FollowSolution(env, gain), env.reset(3)
-        target, begin = env.moment.scene["solution"], env.state.q
+        policy = FollowSolution(env, gain)
+        observation = env.reset(3)
+        target = env.moment.scene["solution"]
+        begin = env.state.q
         beyond = torch.zeros_like(begin)
         for _ in range(env.task.horizon - 1):
             env.step(policy(observation))
@@ -69,11 +74,13 @@ def test_a_motion_to_joint_positions_brakes_in_time(name):
 
 def test_error_falls_at_every_step_with_a_small_gain(env):
     env.model = dataclasses.replace(env.model, dqd=torch.full_like(env.model.dqd, torch.inf))
-    policy, observation = ResolvedRate(env, gain=1.0), env.reset(3)
+    policy = ResolvedRate(env, gain=1.0)
+    observation = env.reset(3)
     before = first = (env.goal - env.tcp).norm(dim=1)
     for _ in range(env.task.horizon):
         step = env.step(policy(observation))
-        error, observation = step.info["position_error"], step.observation
+        error = step.info["position_error"]
+        observation = step.observation
         assert (error < before).all()
         before = error
     assert (error < 0.2 * first).all()
@@ -89,7 +96,8 @@ def test_the_tcp_sets_out_straight_for_the_goal(env):
 
 
 def test_velocities_are_scaled_together_and_never_over_a_limit(env):
-    slow, fast = ResolvedRate(env, gain=0.01)(None), ResolvedRate(env, gain=1000.0)(None)
+    slow = ResolvedRate(env, gain=0.01)(None)
+    fast = ResolvedRate(env, gain=1000.0)(None)
     assert (slow.abs().amax(1) < 1).all()
     torch.testing.assert_close(fast.abs().amax(1), torch.ones(env.num_envs))
     assert (
@@ -98,7 +106,8 @@ def test_velocities_are_scaled_together_and_never_over_a_limit(env):
 
 
 def test_it_solves_reach_within_the_limits_of_the_arm(env):
-    policy, observation = ResolvedRate(env), env.reset(3)
+    policy = ResolvedRate(env)
+    observation = env.reset(3)
     for _ in range(env.task.horizon):
         step = env.step(policy(observation))
         observation = step.observation
@@ -109,8 +118,10 @@ def test_it_solves_reach_within_the_limits_of_the_arm(env):
 @pytest.mark.parametrize("task", ["reach_pose", "track"])
 @pytest.mark.parametrize("name", ["rrmc", "neo"])
 def test_batched_equals_looped(name, task):
-    env, single = envs.make("panda", task, num_envs=5, seed=3), envs.make("panda", task)
-    batched, policy = make_baseline(name, env)(None), make_baseline(name, single)
+    env = envs.make("panda", task, num_envs=5, seed=3)
+    single = envs.make("panda", task)
+    batched = make_baseline(name, env)(None)
+    policy = make_baseline(name, single)
     for row in range(env.num_envs):
         single.moment = env.arrived.each(lambda x, row=row: x[row : row + 1])
         torch.testing.assert_close(policy(None)[0], batched[row], atol=1e-4, rtol=1e-4)
@@ -135,13 +146,15 @@ def rodrigues(axis, angle):
     x, y, z = axis.T
     o = torch.zeros_like(x)
     K = torch.stack([torch.stack(row, 1) for row in ((o, -z, y), (z, o, -x), (-y, x, o))], 1)
-    s, c = angle.sin()[:, None, None], angle.cos()[:, None, None]
+    s = angle.sin()[:, None, None]
+    c = angle.cos()[:, None, None]
     return torch.eye(3) + s * K + (1 - c) * K @ K
 
 
 def test_resolved_rate_reaches_most_poses():
     env = envs.make("panda", "reach_pose", num_envs=200, seed=3)
-    policy, observation = ResolvedRate(env), env.reset(3)
+    policy = ResolvedRate(env)
+    observation = env.reset(3)
     for _ in range(env.task.horizon):
         step = env.step(policy(observation))
         observation = step.observation
@@ -167,7 +180,9 @@ class Without:
     """An environment whose controller is not told a part of the scene."""
 
     def __init__(self, env, name):
-        self._env, self._name, self.model = env, name, env.model
+        self._env = env
+        self._name = name
+        self.model = env.model
 
     @property
     def moment(self):

@@ -11,12 +11,12 @@ from torch.testing import assert_close
 
 import envs
 from envs.arm_env.arm_env import ArmEnv
-from envs.collision import Nearest, Obstacles, nearest, pairs
+from envs.collision import Nearest, Obstacles, compute_nearest, pairs
 from envs.controllers.guard import DEFAULTS, GuardConstants, guard_action, iter_stop, keep_stop
 from envs.controllers.halfspaces import make_brakes
 from envs.robots import make_robot
 from envs.simulation.engine import SimState, make_rest_state
-from envs.simulation.kinematic import bound_for, find_reachable_velocities, step
+from envs.simulation.kinematic import find_reachable_velocities, predict_half_period_state, step
 from envs.tasks.episodes import OneEpisode
 from envs.tasks.registry import make_task
 from td3_robot.errors import ConfigError
@@ -57,11 +57,12 @@ def nothing(q, seconds=0.0):
 
 
 def test_far_from_everything_an_arm_moves_as_it_is_told(world):
-    state, action = state_of(world, 50), random_actions(50, 1)
+    state = state_of(world, 50)
+    action = random_actions(50, 1)
     told = step(world.model, state, action)
-    bound = bound_for(world.model, state)
+    ahead = predict_half_period_state(world.model, state)
     told_safely = step(
-        world.model, state, guard_action(world.model, bound, action, nothing(bound.q), nothing)
+        world.model, state, guard_action(world.model, ahead, action, nothing(ahead.q), nothing)
     )
     assert_close(told_safely.qd, told.qd, rtol=1e-6, atol=1e-6)
 
@@ -79,7 +80,9 @@ def test_one_distance_is_held_by_the_least_change_of_velocity(world):
     action = 0.1 * random_actions(40, 3)
     rate = make_brakes(model, near, DEFAULTS.stop, DEFAULTS.share).h[:, 0]
 
-    x, g, W = (action * model.qdlim).double(), gradient[:, 0].double(), model.dqd.double() ** 2
+    x = (action * model.qdlim).double()
+    g = gradient[:, 0].double()
+    W = model.dqd.double() ** 2
     beyond = (-rate.double() - (g * x).sum(1)).clamp(min=0)
     expected = x + (beyond / (g * W * g).sum(1))[:, None] * W * g
     assert 5 < (beyond > 0).sum() < 35
@@ -89,8 +92,9 @@ def test_one_distance_is_held_by_the_least_change_of_velocity(world):
 
 
 def test_what_it_gives_is_within_reach_whatever_is_near(world):
-    bound, generator = state_of(world, 200), torch.Generator().manual_seed(4)
-    near, ahead = (
+    state = state_of(world, 200)
+    generator = torch.Generator().manual_seed(4)
+    near, later = (
         Nearest(
             0.1 * torch.randn(200, 9, generator=generator),
             torch.randn(200, 9, 7, generator=generator),
@@ -98,10 +102,10 @@ def test_what_it_gives_is_within_reach_whatever_is_near(world):
         for _ in range(2)
     )
     qd = (
-        guard_action(world.model, bound, random_actions(200, 5), near, lambda q, seconds: ahead)
+        guard_action(world.model, state, random_actions(200, 5), near, lambda q, seconds: later)
         * world.model.qdlim
     )
-    lower, upper = find_reachable_velocities(world.model, bound)
+    lower, upper = find_reachable_velocities(world.model, state)
     assert (qd >= lower - 1e-6).all() and (qd <= upper + 1e-6).all()
 
 
@@ -113,23 +117,28 @@ def test_a_joint_that_turns_towards_a_wall_stops_before_it(world, factor):
     # everything with y > 0.4 is wall
     wall = Obstacles(walls=torch.tensor([[[0.0, -1.0, 0.0, -0.4]]]))
     action = torch.tensor([[1.0, 0, 0, 0, 0, 0, 0]])
-    state, least = make_rest_state(model, world.home[None]), []
+    state = make_rest_state(model, world.home[None])
+    least = []
     for _ in range(18):
-        bound = bound_for(model, state)
-        near = nearest(world.collision, bound.q, wall)
+        ahead = predict_half_period_state(model, state)
+        near = compute_nearest(world.collision, ahead.q, wall)
         state = step(
             model,
             state,
             guard_action(
-                model, bound, action, near, lambda q, seconds: nearest(world.collision, q, wall)
+                model,
+                ahead,
+                action,
+                near,
+                lambda q, seconds: compute_nearest(world.collision, q, wall),
             ),
         )
-        least.append(float(nearest(world.collision, state.q, wall).distance.min()))
+        least.append(float(compute_nearest(world.collision, state.q, wall).distance.min()))
     assert 0.0 < min(least) < 0.02
     free = make_rest_state(model, world.home[None])
     for _ in range(18):
         free = step(model, free, action)
-    assert nearest(world.collision, free.q, wall).distance.min() < -0.1
+    assert compute_nearest(world.collision, free.q, wall).distance.min() < -0.1
 
 
 def test_below_the_distance_to_keep_the_arm_is_told_to_back_off(world):
@@ -175,7 +184,8 @@ def test_arms_that_are_told_to_go_anywhere_seldom_touch_anything():
     for guard in (False, True):
         env = envs.make("panda", "reach_avoid", 60, seed=6, guard=guard)
         env.reset(6)
-        action, hit = torch.sign(random_actions(60, 7)), torch.zeros(60, dtype=torch.bool)
+        action = torch.sign(random_actions(60, 7))
+        hit = torch.zeros(60, dtype=torch.bool)
         going = ~hit
         for _ in range(env.task.horizon):
             step = env.step(action)
@@ -205,7 +215,8 @@ def test_the_stop_that_is_checked_is_the_one_that_the_engine_makes():
     env.reset(1)
     env.step(torch.sign(random_actions(30, 2)))
     env.step(torch.sign(random_actions(30, 2)))
-    model, qd = env.model, env.moment.state.qd
+    model = env.model
+    qd = env.moment.state.qd
     for q in iter_stop(model, env.moment.state, qd):
         assert_close(env.step(qd / model.qdlim).info["q"], q, atol=1e-5, rtol=0)
         qd = qd - qd.clamp(-model.dqd, model.dqd)
@@ -215,18 +226,19 @@ def test_the_stop_that_is_checked_is_the_one_that_the_engine_makes():
 @pytest.mark.parametrize("touches_now", [False, True])
 def test_only_an_arm_that_touches_something_now_may_move_where_no_stop_is_clear(world, touches_now):
     """Half a period ahead is not now: an arm that will touch something there has to brake."""
-    model, q = world.model, world.home[None]
+    model = world.model
+    q = world.home[None]
     qd = 0.2 * model.qdlim[None]
-    bound = SimState(q + 0.5 * model.dt * qd, qd, torch.zeros(1))
+    ahead = SimState(q + 0.5 * model.dt * qd, qd, torch.zeros(1))
 
-    def nearest_at(ahead, seconds):
-        inside = (ahead - q).abs().amax(1, keepdim=True) > 1e-6
+    def nearest_at(q_there, seconds):
+        inside = (q_there - q).abs().amax(1, keepdim=True) > 1e-6
         return Nearest(torch.where(inside | touches_now, -0.01, 0.1), torch.zeros(1, 1, 7))
 
     action = torch.full((1, 7), 0.5)
     braked = (qd - qd.clamp(max=model.dqd)) / model.qdlim
     assert_close(
-        keep_stop(model, bound, action, nearest_at, 0.005), action if touches_now else braked
+        keep_stop(model, ahead, action, nearest_at, 0.005), action if touches_now else braked
     )
 
 
@@ -280,17 +292,17 @@ def test_an_arm_makes_way_for_what_comes_if_the_guard_knows_its_speed(world):
         least = 10.0
         for number in range(20):
             there = Obstacles(ball, sphere_velocities=velocity).move(number * model.dt)
-            true = nearest(world.collision, state.q, there)
+            true = compute_nearest(world.collision, state.q, there)
             least = min(least, float(true.distance[:, :-1].min()))
             seen = there.move(0.5 * model.dt)
             seen = seen if known else Obstacles(seen.spheres)
-            bound = bound_for(model, state)
+            ahead = predict_half_period_state(model, state)
 
             def nearest_at(q, seconds, seen=seen):
-                return nearest(world.collision, q, seen.move(seconds))
+                return compute_nearest(world.collision, q, seen.move(seconds))
 
-            near = nearest(world.collision, bound.q, seen)
-            action = guard_action(model, bound, torch.zeros(1, 7), near, nearest_at)
+            near = compute_nearest(world.collision, ahead.q, seen)
+            action = guard_action(model, ahead, torch.zeros(1, 7), near, nearest_at)
             state = step(model, state, action)
         return least
 

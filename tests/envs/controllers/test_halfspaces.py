@@ -21,7 +21,8 @@ def spaces():
 
 
 def test_hildreth_finds_the_nearest_point_in_the_measure_that_it_is_given(spaces):
-    qd, root = 3.0 * draw(20, 7, seed=2), draw(20, 7, 7, seed=3)
+    qd = 3.0 * draw(20, 7, seed=2)
+    root = draw(20, 7, 7, seed=3)
     M = root @ root.mT + torch.eye(7)
     found = project_hildreth(spaces, qd, torch.linalg.inv(M), sweeps=3000)
     for G, h, wanted, measure, x in zip(spaces.G[:, :4], spaces.h[:, :4], qd, M, found):
@@ -31,10 +32,8 @@ def test_hildreth_finds_the_nearest_point_in_the_measure_that_it_is_given(spaces
 
 
 def test_agmon_ends_inside_whatever_can_be_met_and_never_leaves_the_bounds(spaces):
-    qd, bounds = (
-        3.0 * draw(20, 7, seed=2),
-        (torch.full((20, 7), -2.0).double(), torch.full((20, 7), 2.0).double()),
-    )
+    qd = 3.0 * draw(20, 7, seed=2)
+    bounds = (torch.full((20, 7), -2.0).double(), torch.full((20, 7), 2.0).double())
     inside = project_agmon(spaces, qd, torch.ones(7), bounds, sweeps=2000)
     assert ((spaces.G @ inside[:, :, None])[:, :, 0] <= spaces.h + 1e-4).all() and (
         inside.abs() <= 2.0
@@ -45,16 +44,15 @@ def test_agmon_ends_inside_whatever_can_be_met_and_never_leaves_the_bounds(space
 
 @pytest.mark.parametrize("count", [1, 20])
 def test_a_velocity_inside_stays_and_one_outside_is_copied_not_changed(spaces, count):
-    spaces, far = (
-        HalfSpaces(spaces.G[:count], spaces.h[:count]),
-        (draw(count, 7) * 0 - 9.0, draw(count, 7) * 0 + 9.0),
-    )
+    spaces = HalfSpaces(spaces.G[:count], spaces.h[:count])
+    far = (draw(count, 7) * 0 - 9.0, draw(count, 7) * 0 + 9.0)
     methods = (
         lambda qd: project_hildreth(spaces, qd, torch.eye(7).double(), sweeps=3),
         lambda qd: project_agmon(spaces, qd, torch.ones(7), far, sweeps=3),
     )
     for moved in methods:
-        still, qd = torch.zeros(count, 7).double(), 10.0 * spaces.G[:, 0]
+        still = torch.zeros(count, 7).double()
+        qd = 10.0 * spaces.G[:, 0]
         before = qd.clone()
         assert_close(moved(still), still)
         assert (moved(qd) != qd).any() and (qd == before).all()

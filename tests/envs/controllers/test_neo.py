@@ -11,7 +11,7 @@ import torch
 from spatialmath import SE3
 
 import envs
-from envs.collision import compile_collision, nearest
+from envs.collision import compile_collision, compute_nearest
 from envs.controllers import Neo, make_baseline
 from envs.controllers.halfspaces import HalfSpaces, compute_damped_speed
 from envs.controllers.neo import NeoConstants
@@ -76,7 +76,8 @@ def test_the_hessian_is_the_derivative_of_the_jacobian(chain_q):
 def test_the_gradient_is_that_of_the_manipulability(rows, moving):
     """Of the arm whose last joints are locked, too: it has fewer joints than rows."""
     robot = envs.make_robot("panda")
-    chain, (lower, upper) = robot.chain.to(dtype=torch.float64), torch.as_tensor(robot.qlim)
+    chain = robot.chain.to(dtype=torch.float64)
+    (lower, upper) = torch.as_tensor(robot.qlim)
     share = torch.rand(50, 7, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     q = lower + share * (upper - lower)
     wanted = by_differences(lambda q: manipulability(jacob0(chain, q)[:, :rows, :moving]), q)[
@@ -105,10 +106,15 @@ def test_the_solution_meets_the_conditions_of_optimality():
     """Karush, Kuhn and Tucker: what is left of the cost's slope is pushed back by limits that are
     reached.
     """
-    B, n, k = 200, 7, 5
+    B = 200
+    n = 7
+    k = 5
     root = draw(B, n, n)
-    P, c, A = root @ root.mT + torch.eye(n), draw(B, n, seed=1), draw(B, k, n, seed=2)
-    b, upper = draw(B, k, seed=3).abs(), 0.3 + draw(B, n, seed=4).abs()
+    P = root @ root.mT + torch.eye(n)
+    c = draw(B, n, seed=1)
+    A = draw(B, k, n, seed=2)
+    b = draw(B, k, seed=3).abs()
+    upper = 0.3 + draw(B, n, seed=4).abs()
     b[:, 0] = torch.inf
     lower = -upper
     x = QuadraticSolver().solve(P, c, HalfSpaces(A, b), (lower, upper))
@@ -130,11 +136,9 @@ def test_the_solution_meets_the_conditions_of_optimality():
 
 
 def test_contradicting_conditions_stop_the_arm():
-    P, c, A = (
-        torch.eye(2).double()[None],
-        torch.ones(1, 2).double(),
-        torch.tensor([[[1.0, 0.0], [-1.0, 0.0]]]).double(),
-    )
+    P = torch.eye(2).double()[None]
+    c = torch.ones(1, 2).double()
+    A = torch.tensor([[[1.0, 0.0], [-1.0, 0.0]]]).double()
     limit = torch.ones(1, 2).double()
     impossible = torch.tensor([[-0.5, -0.5]]).double()  # x <= -0.5 and x >= 0.5
     assert (QuadraticSolver().solve(P, c, HalfSpaces(A, impossible), (-limit, limit)) == 0).all()
@@ -144,12 +148,14 @@ def reference(panda, q, T_goal, k):
     """The velocities of the authors' example, its programme in speeds and slack, by roboticstoolbox
     in its own words: https://github.com/petercorke/robotics-toolbox-python, examples/neo.py.
     """
-    n, T_be = 7, panda.fkine(q).A
+    n = 7
+    T_be = panda.fkine(q).A
     v, _ = rtb.p_servo(T_be, T_goal, k.gain, method="angle-axis")
     e = np.abs(v / k.gain).sum()
     Q = np.diag([k.effort] * n + [1 / e] * 6)
     stop, influence, gain = k.joint_damper
-    A, b = np.zeros((n, n + 6)), np.zeros(n)
+    A = np.zeros((n, n + 6))
+    b = np.zeros(n)
     A[:, :n], b = panda.joint_velocity_damper(q, ps=stop, pi=influence, n=n, gain=gain)
     c = np.r_[-k.manipulability * panda.jacobm(q).ravel(), np.zeros(6)]
     bound = np.r_[panda.qdlim[:n], 100 * np.ones(6)]
@@ -163,13 +169,12 @@ def test_it_is_the_programme_of_its_authors():
     env = envs.make("panda", "reach_pose", num_envs=40, seed=5)
     for _ in range(20):  # somewhere on the way, joint limits near
         env.step(make_baseline("neo", env)(None))
-    found, panda = speeds(env, PAPER).double().numpy(), env.robot.rtb
+    found = speeds(env, PAPER).double().numpy()
+    panda = env.robot.rtb
     limited = 0
     for row, q in enumerate(env.moment.state.q.double().numpy()):
-        R, t = (
-            to_matrix(env.goal[row : row + 1, 3:])[0].double().numpy(),
-            env.goal[row, :3].double().numpy(),
-        )
+        R = to_matrix(env.goal[row : row + 1, 3:])[0].double().numpy()
+        t = env.goal[row, :3].double().numpy()
         wanted = reference(panda, q, SE3.Rt(R, t, check=False).A, PAPER)
         np.testing.assert_allclose(found[row], wanted, atol=2e-4)
         lower, upper = env.model.qlim.double().numpy()
@@ -193,7 +198,8 @@ def test_it_goes_more_often_than_resolved_rate_where_joint_limits_are_in_the_way
 
 def test_joints_keep_their_distance_to_the_limits():
     env = envs.make("panda", "reach_pose", num_envs=100, seed=3)
-    policy, (stop, _, _) = make_baseline("neo", env), NeoConstants().joint_damper
+    policy = make_baseline("neo", env)
+    (stop, _, _) = NeoConstants().joint_damper
     lower, upper = env.model.qlim
     for _ in range(60):
         env.step(policy(None))
@@ -217,15 +223,15 @@ def test_links_approach_no_faster_than_the_dampers_let_them(task):
     if task == "reach":
         env.moment.scene["goal"][:] = torch.tensor([0.5, 0.0, -0.3])
     collision = compile_collision(env.robot)
-    policy, k, seen = make_baseline("neo", env), NeoConstants(), 0
+    policy = make_baseline("neo", env)
+    k = NeoConstants()
+    seen = 0
     for _ in range(15):
-        near = nearest(collision, env.moment.state.q, env.moment.obstacles, 0.0)
+        near = compute_nearest(collision, env.moment.state.q, env.moment.obstacles, 0.0)
         qd = policy(None) * env.model.qdlim
         approach = -(near.gradient @ qd[:, :, None])[:, :, 0]
-        around, own = (
-            compute_damped_speed(near.distance, *k.obstacle_damper),
-            compute_damped_speed(near.distance, *k.self_damper),
-        )
+        around = compute_damped_speed(near.distance, *k.obstacle_damper)
+        own = compute_damped_speed(near.distance, *k.self_damper)
         allowed = torch.cat((around[:, :-1], own[:, -1:]), 1)
         moving = (qd != 0).any(1)  # a programme without solution stops the arm
         assert (approach <= allowed + 1e-4)[moving].all()

@@ -51,7 +51,9 @@ def test_far_from_everything_it_is_damped_least_squares(env, rows):
     """J^T (J J^T + lambda I)^-1 v of Nakamura & Hanafusa, worked out in double precision."""
     J, error, velocity, near = random_problem(env, 50, [1.0, 1.0], rows=rows)
     qd = solve_with_dampers(J, error, velocity, near, DEFAULTS.effort, sweeps=4)
-    J, error, velocity = J.double(), error.double(), velocity.double()
+    J = J.double()
+    error = error.double()
+    velocity = velocity.double()
     damping = (0.01 * error.abs().sum(1))[:, None, None] * torch.eye(rows).double()
     wanted = J.mT @ torch.linalg.solve(J @ J.mT + damping, velocity[:, :, None])
     assert_close(qd.double(), wanted[:, :, 0], rtol=1e-3, atol=1e-3)
@@ -64,7 +66,8 @@ def test_with_many_sweeps_it_is_the_optimum_of_the_quadratic_programme(env, seed
     rows = (x.double() for x in (J, error, velocity, near.G, near.h, found))
     for j, e, v, G, h, qd in zip(*rows):
         slack = 1.0 / e.abs().sum()
-        P, c = slack * j.T @ j + 0.01 * torch.eye(7), -slack * j.T @ v
+        P = slack * j.T @ j + 0.01 * torch.eye(7)
+        c = -slack * j.T @ v
         best = qpsolvers.solve_qp(*(x.numpy() for x in (P, c, G, h)), solver="quadprog")
         assert (G @ qd <= h + 2e-3).all()
         least, mine = (0.5 * x @ P @ x + c @ x for x in (torch.as_tensor(best), qd))
@@ -119,7 +122,8 @@ def test_joint_speeds_stay_within_limits_and_slow_down_before_position_limits(en
 def test_a_joint_that_slides_is_held_back_near_its_ends_alone():
     """5 mm from them it stands, from 90 mm on it is free; one that turns, from 0.05 and 0.9 rad."""
     chain = Chain(torch.eye(4).repeat(3, 1, 1), (True, False))
-    qlim, qdlim = torch.tensor([[0.0, 0.0], [0.5, 2.0]]), torch.tensor([5.0, 5.0])
+    qlim = torch.tensor([[0.0, 0.0], [0.5, 2.0]])
+    qdlim = torch.tensor([5.0, 5.0])
     q = torch.tensor([[0.005, 0.05], [0.0475, 0.475], [0.091, 0.91], [0.495, 1.95]])
     lower, upper = make_joint_dampers(q, qlim, qdlim, (0.05, 0.9, 1.0), chain)
     for joint in (0, 1):
@@ -132,11 +136,9 @@ def test_among_obstacles_and_behind_the_guard_it_finds_most_goals():
     does.
     """
     env = envs.make("panda", "reach_avoid", num_envs=80, seed=12345, guard=True)
-    observation, alive, baseline = (
-        env.reset(),
-        torch.ones(80, dtype=torch.bool),
-        make_baseline("reactive", env),
-    )
+    observation = env.reset()
+    alive = torch.ones(80, dtype=torch.bool)
+    baseline = make_baseline("reactive", env)
     for _ in range(env.task.horizon):
         action = baseline(None)
         assert_close(observation[:, env.layout["reactive"]], action, atol=1e-5, rtol=1e-5)

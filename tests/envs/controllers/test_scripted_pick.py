@@ -18,10 +18,13 @@ def env(request):
 
 def play(env, policy, seed: int = 12345):
     """One episode each: the last step's info, the returns, and the lowest finger tips."""
-    observation, returns, lowest = env.reset(seed), 0.0, torch.full((env.num_envs,), torch.inf)
+    observation = env.reset(seed)
+    returns = 0.0
+    lowest = torch.full((env.num_envs,), torch.inf)
     for _ in range(env.task.horizon):
         step = env.step(policy(observation))
-        observation, returns = step.observation, returns + step.reward
+        observation = step.observation
+        returns = returns + step.reward
         lowest = torch.minimum(lowest, step.info["table_clearance"])
     return step.info, returns, lowest
 
@@ -58,7 +61,8 @@ def test_its_actions_are_in_bounds_and_of_the_environments_shape(env):
 
 def test_it_decides_from_the_moment_alone(env):
     """Halfway, a new controller goes on as the old one would have."""
-    observation, pick = env.reset(0), ScriptedPick(env)
+    observation = env.reset(0)
+    pick = ScriptedPick(env)
     for _ in range(30):
         observation = env.step(pick(observation)).observation
     assert torch.equal(pick(observation), ScriptedPick(env)(observation))

@@ -121,7 +121,8 @@ def test_a_success_with_contact_is_none_and_counts_beside(gantry, trajectory):
     summary = summarise(figures)
     told = ("success_rate", "success_rate_with_contact", "collision_free_rate", "deepest_contact_m")
     assert [summary[name] for name in told] == pytest.approx([0.0, 0.5, 0.5, 0.004])
-    rows, bare = dict(make_rows({"it": summary})), summarise(measure(gantry, info, alive))
+    rows = dict(make_rows({"it": summary}))
+    bare = summarise(measure(gantry, info, alive))
     labels = (
         "success rate [%]",
         "success rate, contact or not [%]",
@@ -336,7 +337,8 @@ def test_rounds_join_in_order_and_the_surplus_is_dropped():
 
 def test_manipulability_is_the_product_of_singular_values():
     """Of six joints and more, by roboticstoolbox; of fewer, by the singular values themselves."""
-    panda, generator = make_robot("panda"), torch.Generator().manual_seed(0)
+    panda = make_robot("panda")
+    generator = torch.Generator().manual_seed(0)
     q = torch.rand(20, 7, generator=generator, dtype=torch.float64) * 2 - 1
     got = manipulability(jacob0(panda.chain.to(dtype=torch.float64), q))
     expected = [
@@ -385,7 +387,8 @@ def test_a_tasks_own_measures_of_hand_worked_episodes(gantry, trajectory):
         "clearance": torch.tensor([[0.4, 0.2], [0.1, 0.25], [0.2, -5.0]]),
     }
     task = Measuring(**vars(REACH))
-    bare, got = measure(gantry, info, alive), measure(gantry, info | own, alive, task=task)
+    bare = measure(gantry, info, alive)
+    got = measure(gantry, info | own, alive, task=task)
     assert got.keys() - bare.keys() == {one.name for one in task.measures} | {"minimum_clearance_m"}
     assert got["turned_deg"].tolist() == pytest.approx([30.0, math.degrees(0.1)], rel=1e-6)
     assert got["untouched_rate"].tolist() == [0.0, 1.0] and got["held_rate"].tolist() == [1.0, 0.0]
@@ -424,7 +427,8 @@ def test_a_tasks_own_measures_of_hand_worked_episodes(gantry, trajectory):
 def test_tracking_errors_are_those_after_the_tasks_own_time(gantry, settle):
     """Twelve steps of 0.1 s; B ends with the eleventh."""
     task = dataclasses.replace(make_task("track"), dt=DT, settle=settle)
-    steps, first = 12, round(settle / DT)
+    steps = 12
+    first = round(settle / DT)
     error = torch.arange(1.0, 1 + steps)[:, None].expand(steps, 2)
     zeros = torch.zeros(steps, 2)
     info = {

@@ -29,7 +29,8 @@ CURVE = [
 def play(env, policy, seed: int) -> Trajectories:
     """One round of episodes."""
     recorder = RecordingPolicy(policy, env)
-    observation, infos = env.reset(seed), []
+    observation = env.reset(seed)
+    infos = []
     for _ in range(env.task.horizon):
         step = env.step(recorder(observation))
         observation = step.observation
@@ -48,7 +49,8 @@ def env():
 @pytest.fixture(scope="module")
 def evaluation(env) -> Report:
     """A policy that goes to the goal in half of its episodes, beside one that never moves."""
-    columns, goes = env.layout["joint_error"], torch.tensor([1.0, 0, 1, 0, 0, 1])[:, None]
+    columns = env.layout["joint_error"]
+    goes = torch.tensor([1.0, 0, 1, 0, 0, 1])[:, None]
 
     def transpose(o):
         return torch.tanh(2 * torch.nn.functional.pad(o[:, columns], (0, 1))) * goes
@@ -88,7 +90,10 @@ class Outline(HTMLParser):
 
     def __init__(self, text: str):
         super().__init__()
-        self.open, self.referred, self.text, self.ids = [], [], [], []
+        self.open = []
+        self.referred = []
+        self.text = []
+        self.ids = []
         self.feed(text)
         assert self.open == []
 
@@ -200,12 +205,14 @@ def test_failures_of_the_policy_are_listed_each_with_its_command(html, evaluatio
 
 
 def test_paths_are_those_that_were_played(html, evaluation):
-    data, each = embedded(html), list(evaluation.played.values())
+    data = embedded(html)
+    each = list(evaluation.played.values())
     # the others' in the same episodes
     shown = [(by, episode) for by in range(len(each)) for episode in range(6)]
     assert sorted((path["by"], path["episode"]) for path in data["paths"]) == shown
     for path in data["paths"]:
-        episode, policy = path["episode"], each[path["by"]]
+        episode = path["episode"]
+        policy = each[path["by"]]
         assert path["failed"] == (path["by"] == 0 and episode in policy.failed.tolist())
         torch.testing.assert_close(
             torch.tensor(path["tcp"]), policy.series["tcp"][:, episode], atol=6e-4, rtol=0
@@ -255,10 +262,8 @@ def episode(env, steps: int = 4, **changed) -> Trajectories:
 
 def test_rounds_of_different_lengths_stand_side_by_side(env):
     """As where all episodes of a round end early."""
-    long, short = (
-        episode(env, position_error=[0.4, 0.3, 0.2, 0.1]),
-        episode(env, 2, position_error=[0.6, 0.5]),
-    )
+    long = episode(env, position_error=[0.4, 0.3, 0.2, 0.1])
+    short = episode(env, 2, position_error=[0.6, 0.5])
     both = join([short, long], 2)
     assert both.alive.T.tolist() == [[True, True, False, False], [True] * 4]
     torch.testing.assert_close(both.select_last("position_error"), torch.tensor([0.5, 0.1]))
@@ -271,7 +276,8 @@ def test_reasons_of_failures(env):
         (failure,) = find_failures(make_task(task), env.model, episode(env, **changed), 10)
         return failure.why
 
-    no, some = [False] * 4, [False, True, False, False]
+    no = [False] * 4
+    some = [False, True, False, False]
     assert why(position_error=[0.3, 0.02, 0.1, 0.2]) == "never reached, nearest 20.0 mm"
     assert why(success=[False, True, True, False]) == "was at the goal, left it after 0.15 s"
     touched = {"touched": [False, True, True, True]}
@@ -296,7 +302,8 @@ def test_reasons_of_failures(env):
     }
     assert why("reach_pose", **turned) == "never reached, nearest 20.0 mm, 4.0 deg"
     at_limit = env.world.home.repeat(4, 1)
-    at_limit[3, 3], at_limit[3, 5] = env.model.qlim[0, 3], env.model.qlim[1, 5]
+    at_limit[3, 3] = env.model.qlim[0, 3]
+    at_limit[3, 5] = env.model.qlim[1, 5]
     assert why(q=at_limit) == "never reached, nearest 100.0 mm; ended at a limit of joint 4, 6"
 
 
@@ -386,7 +393,9 @@ def test_a_browser_draws_it_without_asking_for_anything_else(html, tmp_path):
     from playwright.sync_api import sync_playwright
 
     (tmp_path / "index.html").write_text(html)
-    address, asked, complaints = f"file://{tmp_path}/index.html", [], []
+    address = f"file://{tmp_path}/index.html"
+    asked = []
+    complaints = []
     ink = """() => { const c = document.getElementById("paths");
         const image = c.getContext("2d").getImageData(0, 0, c.width, c.height);
         return image.data.filter((x) => x).length; }"""

@@ -66,10 +66,8 @@ def test_who_stands_still_does_not_mind_and_who_moves_does(plain, worst):
     """Where nothing is foreseen; a lag that is known leaves an arm where its commands led all the
     same, only later.
     """
-    rates, undisturbed = (
-        plain.measure_success(worst | {"assumed_latency": 0.0}, 12),
-        plain.measure_success({}, 12),
-    )
+    rates = plain.measure_success(worst | {"assumed_latency": 0.0}, 12)
+    undisturbed = plain.measure_success({}, 12)
     assert (
         rates["still"] == undisturbed["still"] == 0.0
         and rates["brisk"] < undisturbed["brisk"] - 0.3

@@ -18,7 +18,8 @@ from envs.from_gymnasium import DiscreteAsBox, GymnasiumEnv, make_gymnasium
 from td3_robot.errors import ConfigError, NotFiniteError
 from td3_robot.vec_env import VecEnv
 
-LOW, HIGH = np.array([-2.0, 0.0], np.float32), np.array([2.0, 10.0], np.float32)
+LOW = np.array([-2.0, 0.0], np.float32)
+HIGH = np.array([2.0, 10.0], np.float32)
 
 
 class Diary(gym.Env):
@@ -29,14 +30,17 @@ class Diary(gym.Env):
     """
 
     def __init__(self, copy: int = 0, tells: str | None = None):
-        self.copy, self.tells, self.episode = copy, tells, -1
+        self.copy = copy
+        self.tells = tells
+        self.episode = -1
         self.observation_space = spaces.Box(-100, 100, (5,), np.float64)
         self.action_space = spaces.Box(LOW, HIGH)
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.episode = 0 if seed is not None else self.episode + 1
-        self.time, self.ended = 0, False
+        self.time = 0
+        self.ended = False
         return self._observe(np.zeros(2)), self._told()
 
     def step(self, action):
@@ -74,7 +78,9 @@ class Fixed(gym.Env):
     ):
         self.observation_space = observation_space or spaces.Box(-1, 1, (2,))
         self.action_space = action_space or spaces.Box(-1, 1, (2,))
-        self.observations, self.rewards, self.ends = observations, rewards, ends
+        self.observations = observations
+        self.rewards = rewards
+        self.ends = ends
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -86,7 +92,8 @@ class Fixed(gym.Env):
         return np.array([0.0, value], np.float32)
 
     def step(self, action):
-        self.time, self.action = self.time + 1, action
+        self.time = self.time + 1
+        self.action = action
         reward = self.rewards[min(self.time - 1, len(self.rewards) - 1)]
         return self._observe(), reward, False, self.time == self.ends, {}
 
@@ -126,7 +133,8 @@ def policy(observation: torch.Tensor) -> torch.Tensor:
 
 def transitions(env: GymnasiumEnv, steps: int) -> list[list[tuple]]:
     """What a learner would keep, for every copy in order."""
-    kept, observation = [[] for _ in range(env.num_envs)], env.reset(0)
+    kept = [[] for _ in range(env.num_envs)]
+    observation = env.reset(0)
     for _ in range(steps):
         action = policy(observation)
         step = env.step(action)
@@ -147,7 +155,8 @@ def transitions(env: GymnasiumEnv, steps: int) -> list[list[tuple]]:
 
 def loop(copy: int, steps: int) -> list[tuple]:
     """The same from one environment and Gymnasium's plain loop."""
-    env, kept = Diary(copy), []
+    env = Diary(copy)
+    kept = []
     observation, _ = env.reset(seed=0)
     for _ in range(steps):
         state = torch.tensor(observation[None], dtype=torch.float32)
@@ -188,7 +197,8 @@ def test_only_rows_that_start_an_episode_are_no_transitions():
         step = env.step(policy(observation))
         assert torch.equal(step.valid, ~ended)
         assert (step.observation[ended, 2] == 0).all()
-        ended, observation = step.terminated | step.truncated, step.observation
+        ended = step.terminated | step.truncated
+        observation = step.observation
     env.step(policy(observation))
     env.reset()
     assert env.step(torch.zeros(3, 2)).valid.all()
@@ -266,7 +276,8 @@ bound = st.floats(-1e6, 1e6, width=32)
 @settings(max_examples=40)
 @given(bound, bound, arrays.arrays(np.float32, 5, elements=st.floats(-2, 2, width=32)))
 def test_no_action_leaves_the_bounds(first, second, values):
-    low, high = np.float32(min(first, second)), np.float32(max(first, second))
+    low = np.float32(min(first, second))
+    high = np.float32(max(first, second))
     if low == high:
         return
     box = spaces.Box(low, high, (5,))
@@ -329,7 +340,8 @@ def play(env, steps: int = 30) -> torch.Tensor:
 def test_seeds_repeat_and_differ():
     env, other = (make_gymnasium("Pendulum-v1", 2, seed=seed) for seed in (0, 1))
     first = env.reset(3)
-    played, then = play(env), env.reset()
+    played = play(env)
+    then = env.reset()
     assert not torch.equal(first, then) and len(torch.cat((first, then)).unique(dim=0)) == 4
     assert (
         torch.equal(first, other.reset(3))
@@ -352,7 +364,8 @@ def play_from(env, seed: int) -> torch.Tensor:
 
 
 def test_a_saved_state_starts_new_episodes_that_repeat():
-    env, other = make_gymnasium("Pendulum-v1", 2, seed=5), make_gymnasium("Pendulum-v1", 2, seed=6)
+    env = make_gymnasium("Pendulum-v1", 2, seed=5)
+    other = make_gymnasium("Pendulum-v1", 2, seed=6)
     play(env)
     state = env.state_dict()
     resumed = env.load_state_dict(state)

@@ -26,7 +26,8 @@ class Line(gym.Env):
     """
 
     def __init__(self, batched: bool = True, ends: bool = True, told: bool = True):
-        self.batched, self.ends = batched, ends
+        self.batched = batched
+        self.ends = ends
 
         def box(low, high, size):
             return spaces.Box(low, high, (size,), np.float64)
@@ -55,11 +56,14 @@ class Line(gym.Env):
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        self.place, self.time, self.goal = np.zeros(1), 0, self.np_random.uniform(-3, 3, 1)
+        self.place = np.zeros(1)
+        self.time = 0
+        self.goal = self.np_random.uniform(-3, 3, 1)
         return self._observe(), {}
 
     def step(self, action):
-        self.place, self.time = self.place + action, self.time + 1
+        self.place = self.place + action
+        self.time = self.time + 1
         near = bool(
             self._near(self.place[None], self.goal[None])[0]
             if self.batched
@@ -82,7 +86,9 @@ def lines(copies: int = 3, **kind) -> GoalGymnasiumEnv:
 
 def played(env, steps: int = 60) -> list[tuple]:
     """Transitions (state, action, Step) of random actions."""
-    generator, rows, observation = torch.Generator().manual_seed(0), [], env.reset(0)
+    generator = torch.Generator().manual_seed(0)
+    rows = []
+    observation = env.reset(0)
     for _ in range(steps):
         action = torch.rand(env.num_envs, env.a_dim, generator=generator) * 2 - 1
         step = env.step(action)
@@ -134,7 +140,8 @@ def test_another_goal_gives_its_reward_and_end(kind):
 
 
 def test_asking_for_rules_leaves_the_environments_alone():
-    env, untouched = lines(), lines()
+    env = lines()
+    untouched = lines()
     for (state, action, step), (_, _, other) in zip(played(env), played(untouched)):
         env.relabel(state, action, step.next_observation, torch.ones(3, 1))
         assert torch.equal(step.next_observation, other.next_observation)

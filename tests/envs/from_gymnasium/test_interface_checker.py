@@ -20,7 +20,10 @@ class Tame(gym.Env):
     action_space = spaces.Box(-1, 1, (1,))
 
     def __init__(self, at_step=None, at_reset=None, late=3):
-        self.at_step, self.at_reset, self.late, self.time = at_step, at_reset, late, 0
+        self.at_step = at_step
+        self.at_reset = at_reset
+        self.late = late
+        self.time = 0
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)

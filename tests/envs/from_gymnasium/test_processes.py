@@ -28,7 +28,8 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def play(env, steps: int = 450) -> list[torch.Tensor]:
     """Two episodes of Pendulum and more: all that a learner sees."""
-    generator, seen = torch.Generator().manual_seed(0), [env.reset(4)]
+    generator = torch.Generator().manual_seed(0)
+    seen = [env.reset(4)]
     for _ in range(steps):
         action = torch.rand(env.num_envs, env.a_dim, generator=generator) * 2 - 1
         step = env.step(action)
@@ -65,10 +66,12 @@ class Counting(gym.Env):
     says.
     """
 
-    observation_space, action_space = spaces.Box(-9, 9, (1,)), spaces.Box(-1, 1, (1,))
+    observation_space = spaces.Box(-9, 9, (1,))
+    action_space = spaces.Box(-1, 1, (1,))
 
     def __init__(self, ends=None):
-        self.ends, self.total = ends, 0
+        self.ends = ends
+        self.total = 0
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -76,7 +79,8 @@ class Counting(gym.Env):
         return np.zeros(1, np.float32), {}
 
     def step(self, action):
-        self.time, self.total = self.time + 1, self.total + 1
+        self.time = self.time + 1
+        self.total = self.total + 1
         if self.ends and self.total == 5 and multiprocessing.current_process().name.endswith("-1"):
             self.ends()
         return np.full(1, self.time, np.float32), 1.0, self.time == 3, False, {}

@@ -24,7 +24,8 @@ from td3_robot.errors import EnvError
 class Wanderer(gym.Env):
     """A place on a line that chance pushes about."""
 
-    observation_space, action_space = spaces.Box(-np.inf, np.inf, (1,)), spaces.Box(-1, 1, (1,))
+    observation_space = spaces.Box(-np.inf, np.inf, (1,))
+    action_space = spaces.Box(-1, 1, (1,))
     place = 0.0
 
     def reset(self, *, seed=None, options=None):
@@ -89,7 +90,8 @@ def toy(
 
 def play(env: GymnasiumEnv, steps: int) -> list[torch.Tensor]:
     """All that comes of the same actions, whatever the environment."""
-    numbers, seen = torch.Generator().manual_seed(steps), []
+    numbers = torch.Generator().manual_seed(steps)
+    seen = []
     for _ in range(steps):
         step = env.step(torch.rand(3, env.a_dim, generator=numbers) * 2 - 1)
         seen += [
@@ -124,9 +126,11 @@ def on_disk(state: dict) -> dict:
     ids=["sync", "async", "wrapper with a state", "without", "ours", "ours with goals"],
 )
 def test_it_goes_on_where_it_stood(make):
-    env, other = make(1), make(2)
+    env = make(1)
+    other = make(2)
     play(env, 11)
-    state, observation = on_disk(env.state_dict()), env._observation.clone()
+    state = on_disk(env.state_dict())
+    observation = env._observation.clone()
     expected = play(env, 25)
     play(other, 3)
     assert torch.equal(other.load_state_dict(state), observation)

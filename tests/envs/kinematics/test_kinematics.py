@@ -70,7 +70,9 @@ def finite_difference_jacob0(chain, q: torch.Tensor, h: float = 1e-6) -> torch.T
     for i in range(chain.n):
         dq = torch.zeros_like(q)
         dq[:, i] = h
-        ahead, behind, T = fkine(chain, q + dq), fkine(chain, q - dq), fkine(chain, q)
+        ahead = fkine(chain, q + dq)
+        behind = fkine(chain, q - dq)
+        T = fkine(chain, q)
         dT = (ahead - behind) / (2 * h)
         W = dT[:, :3, :3] @ T[:, :3, :3].transpose(1, 2)
         columns.append(
@@ -81,27 +83,31 @@ def finite_difference_jacob0(chain, q: torch.Tensor, h: float = 1e-6) -> torch.T
 
 def test_panda_jacobian_is_the_derivative_of_fkine(panda):
     model, q = panda
-    chain, q = compile_ets(model.ets(), torch.float64), torch.tensor(q[:100])
+    chain = compile_ets(model.ets(), torch.float64)
+    q = torch.tensor(q[:100])
     torch.testing.assert_close(
         jacob0(chain, q), finite_difference_jacob0(chain, q), atol=1e-8, rtol=0
     )
 
 
 def test_both_at_once_are_the_same_as_each(panda):
-    chain, q = compile_ets(panda[0].ets()), torch.tensor(panda[1], dtype=torch.float32)
+    chain = compile_ets(panda[0].ets())
+    q = torch.tensor(panda[1], dtype=torch.float32)
     T, J = fkine_jacob0(chain, q)
     assert torch.equal(T, fkine(chain, q)) and torch.equal(J, jacob0(chain, q))
 
 
 def test_batched_equals_looped(panda):
-    chain, q = compile_ets(panda[0].ets()), torch.tensor(panda[1][:50], dtype=torch.float32)
+    chain = compile_ets(panda[0].ets())
+    q = torch.tensor(panda[1][:50], dtype=torch.float32)
     for function in (fkine, jacob0):
         looped = torch.cat([function(chain, row[None]) for row in q])
         torch.testing.assert_close(function(chain, q), looped, atol=1e-6, rtol=0)
 
 
 def test_a_batch_of_any_layout_will_do(panda):
-    chain, q = compile_ets(panda[0].ets()), torch.tensor(panda[1][:6], dtype=torch.float32)
+    chain = compile_ets(panda[0].ets())
+    q = torch.tensor(panda[1][:6], dtype=torch.float32)
     transposed = q.T.contiguous().T
     assert not transposed.is_contiguous()
     assert torch.equal(fkine(chain, transposed), fkine(chain, q))
@@ -110,7 +116,8 @@ def test_a_batch_of_any_layout_will_do(panda):
 
 # Chains of every kind
 
-angles, lengths = st.floats(-3, 3), st.floats(-1, 1)
+angles = st.floats(-3, 3)
+lengths = st.floats(-1, 1)
 AXES = ("Rx", "Ry", "Rz", "tx", "ty", "tz")
 joints = st.builds(
     lambda kind, flip: getattr(rtb.ET, kind)(flip=flip), st.sampled_from(AXES), st.booleans()
@@ -173,7 +180,8 @@ def test_link_frames_stand_on_the_joints_axes_and_end_at_the_tcp(panda):
     where it is.
     """
     model, q = panda
-    chain, q = compile_ets(model.ets(), torch.float64), torch.tensor(q[:50])
+    chain = compile_ets(model.ets(), torch.float64)
+    q = torch.tensor(q[:50])
     frames = torch.stack(link_frames(chain, q))  # (n+1, 3, 4, B)
     torch.testing.assert_close(frames[-1].permute(2, 0, 1), fkine(chain, q)[:, :3])
     lever = frames[-1, :, 3] - frames[:-1, :, 3]  # (n, 3, B)

@@ -92,10 +92,8 @@ def test_single_precision_is_good_to_a_thousandth_of_a_degree_and_never_above_ha
 
 
 def test_the_error_turns_one_orientation_into_the_other_in_the_frame_of_both(random):
-    R, R_goal = (
-        torch.from_numpy(random.as_matrix()),
-        torch.from_numpy(random.as_matrix()).roll(1, 0),
-    )
+    R = torch.from_numpy(random.as_matrix())
+    R_goal = torch.from_numpy(random.as_matrix()).roll(1, 0)
     error = rotation_error(R, R_goal)
     torch.testing.assert_close(scipy_matrix(error) @ R, R_goal, atol=1e-9, rtol=0)
     assert (error.norm(dim=1) <= math.pi + 1e-9).all()

@@ -30,7 +30,8 @@ def env():
 
 def put(env, q: torch.Tensor) -> None:
     """Arms at rest at q, each with its goal where its TCP is, nothing touched so far."""
-    state, steps = make_rest_state(env.model, q), torch.zeros(len(q), dtype=torch.long)
+    state = make_rest_state(env.model, q)
+    steps = torch.zeros(len(q), dtype=torch.long)
     scene = {**env.moment.scene, "touched": torch.zeros(len(q), dtype=torch.bool)}
     there = make_moment(env.world, state, scene, steps)
     env.moment = replace(there, scene={**scene, "goal": there.tcp})
@@ -45,7 +46,8 @@ def touching(env, count: int) -> torch.Tensor:
 def test_no_success_survives_a_contact_however_long_ago(env):
     env.reset(2)
     home = env.world.home.expand(32, -1)
-    half, still = torch.arange(32) < 16, torch.zeros(32, 7)
+    half = torch.arange(32) < 16
+    still = torch.zeros(32, 7)
     put(env, torch.where(half[:, None], touching(env, 32), home))
     step = env.step(still)
     assert step.info["success_with_contact"].all()
@@ -74,8 +76,10 @@ def test_hindsight_pays_for_contact_as_the_step_did(sparse):
     generator = torch.Generator().manual_seed(0)
     touched = False
     for _ in range(40):
-        before, action = env.memory(), 2 * torch.rand(64, 7, generator=generator) - 1
-        goal, step = env.goal, env.step(action)
+        before = env.memory()
+        action = 2 * torch.rand(64, 7, generator=generator) - 1
+        goal = env.goal
+        step = env.step(action)
         paid = env.relabel(before, action, env.memory(arrived=True), goal)[2]
         assert_close(paid, step.reward, rtol=1e-4, atol=1e-4)
         touched |= bool(step.info["touched"].any())
@@ -104,7 +108,8 @@ def test_every_episode_begins_free_of_contact(robot, task):
 @pytest.mark.parametrize("task", WHERE_POSES_ARE)
 def test_goals_have_a_solution_without_contact(task):
     env = envs.make("panda", task, num_envs=100, seed=5)
-    q, goal = env.moment.scene["solution"], env.goal
+    q = env.moment.scene["solution"]
+    goal = env.goal
     assert contact.is_free(env.world, q).all()
     # found by a search that ends there
     assert_close(env.fkine(q)[:, :3, 3], goal[:, :3], rtol=0, atol=5e-3)

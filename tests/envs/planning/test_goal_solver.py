@@ -64,7 +64,8 @@ def test_of_what_is_found_the_nearest_is_taken(arm):
 
 def test_nothing_is_touched_where_a_way_around_is_found(arm):
     env, q, _, goal = arm
-    there, start = is_free(env.world, q), env.moment.state.q
+    there = is_free(env.world, q)
+    start = env.moment.state.q
     found = solve_goal(env.world, start, goal)[there]
     assert is_free(env.world, found).float().mean() > 0.95
     halfway = torch.lerp(start[there], found, 0.5)

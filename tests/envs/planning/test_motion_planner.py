@@ -52,7 +52,8 @@ def test_it_is_straight_where_that_is_free(env, found):
     """Its own end without the corner is among what is tried, and so are the solutions that the
     search finds.
     """
-    q, around = env.state.q, get_obstacles(env.scene)
+    q = env.state.q
+    around = get_obstacles(env.scene)
     taken = time(env, q, *found)
     ends = [found[1]]
     for start in (q, *spread_joints(env.model.qlim, 5).unbind()):
@@ -91,7 +92,8 @@ def test_where_nothing_is_free_there_is_a_way_all_the_same(env):
 @pytest.mark.parametrize("only", [slice(0, 2), slice(0, 8)])
 def test_checking_in_stages_chooses_as_checking_all_does(env, only, monkeypatch):
     """With a free path among those that are tried, and for arms without any."""
-    q, around = env.state.q[:100], get_obstacles(env.scene).select_rows(torch.arange(100))
+    q = env.state.q[:100]
+    around = get_obstacles(env.scene).select_rows(torch.arange(100))
     generator = torch.Generator().manual_seed(1)
     shape = 100, 12, q.shape[1]
     ends = env.world.random_q(1200, generator).view(shape)

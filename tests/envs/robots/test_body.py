@@ -72,7 +72,8 @@ def test_kinematics_and_capsules_are_the_same_to_the_bit(name, hand):
     if robot.gripper:
         assert torch.equal(chain.constants, robot.chain.constants)
     if has_capsules(robot):
-        first, second = compile_collision(robot), compile_collision(same)
+        first = compile_collision(robot)
+        second = compile_collision(same)
         for own, other in zip(first.points, second.points):
             assert own[0] == other[0] and torch.equal(own[1], other[1])
         if first.at_opening is not None:

@@ -15,7 +15,7 @@ from envs.collision import compile_collision
 from envs.collision.files import Shapes, write_capsules
 from envs.collision.links import compute_link_pose
 from envs.collision.obstacles import Obstacles
-from envs.collision.proximity import nearest
+from envs.collision.proximity import compute_nearest
 from envs.collision.queries import clearance, compute_body_frames, link_poses, place_segments
 from envs.export.robot_description import describe
 from envs.robots import make_robot
@@ -134,11 +134,11 @@ def test_gradients_of_distances_are_finite_differences(robot, what):
         "ground": {"ground": -1.0},
         "itself": {},
     }[what]
-    found = nearest(model, q, **around)
+    found = compute_nearest(model, q, **around)
     step = 1e-3
     for joint in range(robot.n):
         side = torch.zeros(robot.n).index_fill(0, torch.tensor(joint), step)
-        ahead, behind = (nearest(model, q + s * side, **around).distance for s in (1, -1))
+        ahead, behind = (compute_nearest(model, q + s * side, **around).distance for s in (1, -1))
         slope = (ahead - behind) / (2.0 * step)
         # where the nearest point jumps between the three the slope is none
         smooth = (ahead + behind - 2.0 * found.distance).abs() < 2e-5

@@ -50,21 +50,28 @@ def test_interbotix_fingers_slide_against_each_other(name, opened):
 def test_the_pads_of_interbotix_fingers_are_where_the_model_draws_them(arm):
     """In the gripper's base: x along the fingers, which slide along y."""
     robot = make_robot(arm)
-    hand, drawn = robot.gripper, {link.name: link for link in robot.rtb.grippers[0].links}
-    pads, tcp = hand.pads, hand.tcp[0, 3]
+    hand = robot.gripper
+    drawn = {link.name: link for link in robot.rtb.grippers[0].links}
+    pads = hand.pads
+    tcp = hand.tcp[0, 3]
 
     def mesh(name: str, driver: float = 0.0) -> trimesh.Trimesh:
-        shape, link = drawn[name].geometry[0], drawn[name]
-        T, q = shape.T, dict(zip(hand.links, hand.mimic * driver))
+        shape = drawn[name].geometry[0]
+        link = drawn[name]
+        T = shape.T
+        q = dict(zip(hand.links, hand.mimic * driver))
         while link.name != hand.root:
-            T, link = link.A(q.get(link.name, 0.0)).A @ T, link.parent
+            T = link.A(q.get(link.name, 0.0)).A @ T
+            link = link.parent
         return trimesh.load(shape.filename).apply_scale(shape.scale).apply_transform(T)
 
     def cut(solid: trimesh.Trimesh, x: float) -> np.ndarray:
         return solid.section(plane_origin=[x, 0, 0], plane_normal=[1, 0, 0]).vertices
 
-    bar, finger = mesh("/gripper_bar_link"), mesh(pads.links[0], hand.closed)
-    end, tip = bar.bounds[1, 0], finger.bounds[1, 0]
+    bar = mesh("/gripper_bar_link")
+    finger = mesh(pads.links[0], hand.closed)
+    end = bar.bounds[1, 0]
+    tip = finger.bounds[1, 0]
     for driver in (hand.closed, 0.5 * (hand.closed + hand.opened), hand.opened):
         gap = grasp.compute_gap(grasp.compile_hand(hand, 0.04), torch.tensor([driver])).item()
         for x in (end + 1e-3, tip - 1e-3):
@@ -93,7 +100,9 @@ def robotiq():
     links = {link.name: link for link in model.links}
 
     def pose(name: str, driver: float) -> np.ndarray:
-        q, T, link = dict(zip(hand.links, hand.mimic * driver)), np.eye(4), links[name]
+        q = dict(zip(hand.links, hand.mimic * driver))
+        T = np.eye(4)
+        link = links[name]
         while link is not None:
             T = link.A(q[link.name] if link.isjoint else 0.0).A @ T
             link = link.parent

@@ -50,7 +50,8 @@ def test_lists_will_do_for_arrays():
 def test_the_batch_sees_what_each_robot_sees():
     robot = make_robot("panda")
     model = compile_robot(robot, dt=0.05)
-    q, opening = torch.randn(5, 7), torch.rand(5) * 0.04
+    q = torch.randn(5, 7)
+    opening = torch.rand(5) * 0.04
     seen = batched_o(model, SimState(q, torch.zeros(5, 7), opening))
     assert seen.shape == (5, 9)
     for row in range(5):

@@ -62,10 +62,8 @@ def test_every_registered_robot_is_whole(name):
 def test_batched_kinematics_are_roboticstoolboxs(name):
     robot = shared(name)
     q = random_q(robot, 50)
-    T, J = (
-        fkine(robot.chain, torch.as_tensor(q, dtype=torch.float32)),
-        jacob0(robot.chain, torch.as_tensor(q, dtype=torch.float32)),
-    )
+    T = fkine(robot.chain, torch.as_tensor(q, dtype=torch.float32))
+    J = jacob0(robot.chain, torch.as_tensor(q, dtype=torch.float32))
     for row in range(len(q)):
         np.testing.assert_allclose(T[row], robot.rtb.fkine(q[row]).A, atol=1e-5)
         np.testing.assert_allclose(J[row], robot.rtb.jacob0(q[row]), atol=1e-5)
@@ -101,7 +99,8 @@ def test_limits_are_those_of_the_model_where_it_has_any(name):
 
 
 def test_the_puma_has_the_limits_of_its_dh_model():
-    robot, dh = shared("puma560"), rtb.models.DH.Puma560()
+    robot = shared("puma560")
+    dh = rtb.models.DH.Puma560()
     np.testing.assert_allclose(robot.qlim, dh.qlim, atol=1e-9)
     for joint in range(6):  # which turns the same way about the same axis
         q = np.eye(6)[joint] * 0.4
@@ -140,7 +139,8 @@ def test_the_observation_reads_both_drivers_of_the_2f_85(name):
 
 @pytest.mark.parametrize("name", ["panda", "ur5e", "wx250s", "puma560"])
 def test_another_gripper_moves_the_tcp_by_its_own_length(name):
-    bare, gripped = make_robot(name, gripper="none"), make_robot(name, gripper="robotiq_2f_85")
+    bare = make_robot(name, gripper="none")
+    gripped = make_robot(name, gripper="robotiq_2f_85")
     assert bare.gripper is None and bare.rtb.grippers == []
     assert gripped.gripper.name == "robotiq_2f_85" and gripped.n == bare.n == gripped.rtb.n
     tcp = np.linalg.inv(bare.rtb.fkine(bare.home).A) @ gripped.rtb.fkine(bare.home).A
@@ -150,7 +150,8 @@ def test_another_gripper_moves_the_tcp_by_its_own_length(name):
 
 def test_another_gripper_is_mounted_as_the_robots_file_says():
     """The Panda's hand is turned by -45 degrees on the flange; so is what takes its place."""
-    hand, other = shared("panda"), make_robot("panda", gripper="robotiq_2f_85")
+    hand = shared("panda")
+    other = make_robot("panda", gripper="robotiq_2f_85")
     np.testing.assert_allclose(other.rtb.fkine(hand.home).R, hand.rtb.fkine(hand.home).R, atol=1e-9)
 
 
@@ -176,7 +177,8 @@ def test_arm_and_gripper_are_drawn_whole(name):
 @pytest.mark.parametrize("name", [name for name in OFFLINE if GRIPPERS[name]])
 def test_the_drawn_fingers_follow_the_driver(name):
     robot = shared(name)
-    hand, (drawn,) = robot.gripper, robot.rtb.grippers
+    hand = robot.gripper
+    (drawn,) = robot.rtb.grippers
     joints = [link for link in drawn.links if link.isjoint]
     q = hand.compute_model_q(drawn.links, 0.02)
     for link in joints:
@@ -290,7 +292,8 @@ def test_a_robot_may_come_from_a_urdf_of_the_users(files, monkeypatch):
 def test_a_path_goes_to_the_urdf_reader(path, monkeypatch):
     import envs.robots.from_file
 
-    asked, arm = [], object()
+    asked = []
+    arm = object()
     monkeypatch.setattr(
         envs.robots.from_file,
         "make_robot_from_file",

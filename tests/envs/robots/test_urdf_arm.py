@@ -310,7 +310,8 @@ joints = st.tuples(
 
 def as_urdf(base: list, chain: list) -> str:
     """A file of that chain, with a driven finger on every moving link to lead astray."""
-    parts, count = ['<robot name="any"><link name="l0"/>'], 0
+    parts = ['<robot name="any"><link name="l0"/>']
+    count = 0
 
     def add(kind: str, pose, axis=(1, 0, 0)) -> None:
         nonlocal count
@@ -345,11 +346,14 @@ def placed(pose) -> np.ndarray:
 
 def reference(base: list, chain: list, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """T_be and J by walking the description with scipy's rotations."""
-    T, axes, origins = np.eye(4), [], []
+    T = np.eye(4)
+    axes = []
+    origins = []
     for pose in base:
         T = T @ placed(pose)
     for (kind, axis, (offset, *fixed)), position in zip(chain, q):
-        T, axis = T @ placed(offset), np.array(axis, float)
+        T = T @ placed(offset)
+        axis = np.array(axis, float)
         axes.append(T[:3, :3] @ axis)
         origins.append(T[:3, 3])
         turn = Rotation.from_rotvec(

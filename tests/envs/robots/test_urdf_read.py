@@ -48,7 +48,8 @@ def test_a_tree_says_what_the_file_says():
         "tool",
         "right",
     ]
-    box, collision = tree.links["base"].visuals[0], tree.links["base"].collisions[0]
+    box = tree.links["base"].visuals[0]
+    collision = tree.links["base"].collisions[0]
     assert (box.kind, box.size, box.pose.xyz, box.color) == (
         "box",
         (0.3, 0.3, 0.2),

@@ -6,7 +6,8 @@ from envs.robots import make_robot
 from envs.simulation.engine import compile_robot
 from envs.simulation.mujoco import MujocoEngine
 
-DT, CUBE = 0.05, 0.04
+DT = 0.05
+CUBE = 0.04
 
 
 class Lab:

@@ -53,7 +53,9 @@ def test_what_stands_in_the_world_is_seen_elsewhere_as_one_for_a_whole_episode(t
         pytest.importorskip("mujoco")
     env = envs.make("panda", task, 3, seed=2, engine=engine, disturbances=OFF)
     for _ in range(2):
-        true, seen, T = env.now.scene, env.moment.scene, env.now.scene["base_error"]
+        true = env.now.scene
+        seen = env.moment.scene
+        T = env.now.scene["base_error"]
         for name in {"object", "path"} & true.keys():
             assert_close(
                 seen[name],
@@ -86,8 +88,10 @@ def test_errors_are_as_large_as_was_said():
 
 def test_an_arm_goes_where_it_takes_its_goal_to_be_and_that_is_what_it_is_judged_by():
     env = envs.make("panda", "reach", 20, seed=3, disturbances=OFF)
-    observation, controller = env.reset(3), make_baseline("rrmc", env)
-    goal, seen = env.now.scene["goal"], env.moment.scene["goal"]
+    observation = env.reset(3)
+    controller = make_baseline("rrmc", env)
+    goal = env.now.scene["goal"]
+    seen = env.moment.scene["goal"]
     for _ in range(env.task.horizon):
         step = env.step(controller(observation))
         observation = step.observation
@@ -98,7 +102,8 @@ def test_an_arm_goes_where_it_takes_its_goal_to_be_and_that_is_what_it_is_judged
 
 def test_joint_positions_for_a_goal_are_those_of_the_goal_that_is_seen():
     env = envs.make("panda", "reach_pose", 20, seed=3, disturbances=OFF)
-    T_be, seen = env.fkine(env.moment.scene["solution"]), env.moment.scene["goal"]
+    T_be = env.fkine(env.moment.scene["solution"])
+    seen = env.moment.scene["goal"]
     there = torch.linalg.vector_norm(T_be[:, :3, 3] - seen[:, :3], dim=1) < 1e-3
     assert there.float().mean() > 0.8  # a goal at the edge may be seen out of reach
     turned = rotation_error(T_be[:, :3, :3], to_matrix(seen[:, 3:]))[there]

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from envs.arm_env.arm_env import ArmEnv
 from envs.robots import make_robot
 from envs.simulation.disturbances import SPEED_NOISE, Disturbances
-from envs.simulation.kinematic import bound_for
+from envs.simulation.kinematic import predict_half_period_state
 from envs.tasks.registry import make_task
 from td3_robot import TD3
 from td3_robot.errors import ConfigError
@@ -54,8 +54,10 @@ def test_without_any_nothing_stands_between(make):
 
 @pytest.mark.parametrize("steps", [1, 2])
 def test_a_delay_of_whole_steps_is_the_same_motion_later(make, steps):
-    late, prompt = make(latency=steps * DT), make()
-    late.reset(3), prompt.reset(3)
+    late = make(latency=steps * DT)
+    prompt = make()
+    late.reset(3)
+    prompt.reset(3)
     seen = (
         [step.info["q"] for step in play(late, 30)],
         [step.info["q"] for step in play(prompt, 30)],
@@ -70,8 +72,10 @@ def test_a_delay_of_whole_steps_is_the_same_motion_later(make, steps):
     ("latency", "lag"), [(0.013, 0.0), (0.05, 0.0), (0.087, 0.0), (0.0, 0.03), (0.061, 0.045)]
 )
 def test_at_constant_speed_an_arm_is_behind_by_delay_and_lag_together(make, latency, lag):
-    late, prompt = make(latency=latency, servo_lag=lag), make()
-    late.reset(3), prompt.reset(3)
+    late = make(latency=latency, servo_lag=lag)
+    prompt = make()
+    late.reset(3)
+    prompt.reset(3)
     slow = torch.full((6, 7), 0.02)
     for _ in range(40):
         behind = prompt.step(slow).info["q"] - late.step(slow).info["q"]
@@ -92,11 +96,11 @@ def test_what_is_foreseen_is_what_will_be(make, task):
         foreseen.append(env.moment)
         if len(foreseen) > 2:
             then = foreseen[-3]
-            bound = bound_for(env.model, env.arrived.state)
+            ahead = predict_half_period_state(env.model, env.arrived.state)
             for name in ("q", "qd", "gripper"):
-                assert_close(getattr(then.state, name), getattr(bound, name), rtol=0, atol=1e-5)
+                assert_close(getattr(then.state, name), getattr(ahead, name), rtol=0, atol=1e-5)
             assert_close(then.scene["goal"], env.task.predict(env.arrived, 0.5 * DT).scene["goal"])
-            assert_close(then.tcp, env.fkine(bound.q)[:, :3, 3], rtol=0, atol=1e-5)
+            assert_close(then.tcp, env.fkine(ahead.q)[:, :3, 3], rtol=0, atol=1e-5)
     assert len(foreseen) > 4
 
 
@@ -129,7 +133,8 @@ def test_noise_is_in_what_is_measured_alone(make):
 def test_a_cube_in_the_hand_is_known_by_the_hand(make):
     """Or noise of a millimetre would seem to open the fingers."""
     env = make("pick_place", num_envs=50, latency=DT, noise=0.002)
-    there, held = env.arrived, torch.ones(50, dtype=torch.bool)
+    there = env.arrived
+    held = torch.ones(50, dtype=torch.bool)
     # a Panda hand's fingers on a cube of 4 cm
     shut = replace(there.state, gripper=torch.full((50,), 0.02))
     sent = torch.zeros_like(there.scene["sent"])  # and they were told to
@@ -146,8 +151,10 @@ def test_a_cube_in_the_hand_is_known_by_the_hand(make):
 @pytest.mark.parametrize("task", ["reach", "pick_place"])
 def test_a_state_dict_round_trip_goes_on_exactly(make, task):
     given = {"latency": 0.07, "servo_lag": 0.02, "noise": 0.001}
-    env, other = make(task, **given), make(task, **given)
-    env.reset(4), other.reset(5)
+    env = make(task, **given)
+    other = make(task, **given)
+    env.reset(4)
+    other.reset(5)
     play(env, 12)
     other.load_state_dict(env.state_dict())
     assert same(leaves(env), leaves(other))

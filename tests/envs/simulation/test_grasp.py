@@ -18,7 +18,8 @@ from td3_robot.errors import ConfigError
 HALF = 0.02
 DOWN = torch.tensor([[1.0, 0, 0], [0, -1, 0], [0, 0, -1]])  # z down, y closes along -y of the base
 WIDE = torch.tensor([0.08])
-FREE, HELD = torch.tensor([False]), torch.tensor([True])
+FREE = torch.tensor([False])
+HELD = torch.tensor([True])
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +32,15 @@ def hand():
 
 def pose(x: float = 0.0, y: float = 0.0, z: float = 0.02, R: torch.Tensor = DOWN) -> torch.Tensor:
     T = torch.eye(4)
-    T[:3, :3], T[:3, 3] = R, torch.tensor([x, y, z])
+    T[:3, :3] = R
+    T[:3, 3] = torch.tensor([x, y, z])
     return T[None]
 
 
 def about_x(angle: float) -> torch.Tensor:
     """The hand turned so that its closing direction is no longer level."""
-    c, s = math.cos(angle), math.sin(angle)
+    c = math.cos(angle)
+    s = math.sin(angle)
     return torch.tensor([[1.0, 0, 0], [0, c, -s], [0, s, c]]) @ DOWN
 
 
@@ -76,9 +79,12 @@ def test_the_pads_of_the_2f_85_are_as_far_apart_as_in_its_urdf():
     links = {link.name: link for link in load_model("gripper", gripper.source).links}
 
     def place(name: str, driver: float) -> np.ndarray:
-        position, T, link = dict(zip(gripper.links, gripper.mimic * driver)), np.eye(4), links[name]
+        position = dict(zip(gripper.links, gripper.mimic * driver))
+        T = np.eye(4)
+        link = links[name]
         while link is not None:
-            T, link = link.A(position[link.name] if link.isjoint else 0.0).A @ T, link.parent
+            T = link.A(position[link.name] if link.isjoint else 0.0).A @ T
+            link = link.parent
         return T[:3, 3]
 
     made = grasp.compile_hand(gripper, 2 * HALF)
@@ -160,7 +166,8 @@ def test_a_cube_that_slips_goes_round_the_edge_of_a_finger_as_a_disc_does(hand):
     """Pushed by shut fingers across, 8.5 mm to either side: with its middle before them it stays
     there, beside them it touches the edge at 2 cm all the way, and moves to its own side.
     """
-    slips, shut = dataclasses.replace(hand, slips=True), torch.tensor([0.0])
+    slips = dataclasses.replace(hand, slips=True)
+    shut = torch.tensor([0.0])
     face = hand.pad
     # closes along x of the base, and pushes along y
     turned = torch.tensor([[0.0, 1, 0], [1, 0, 0], [0, 0, -1]])
@@ -199,13 +206,12 @@ def test_at_the_end_of_a_step_nothing_overlaps():
     def draw(low, high):
         return low + (high - low) * torch.rand(500, generator=generator)
 
-    hand, zero = grasp.compile_hand(make_gripper("panda_hand"), 2 * HALF), torch.zeros(500)
-    angle, aside, speed, gap = (
-        draw(0, 2 * math.pi),
-        draw(-0.05, 0.05),
-        draw(0.005, 0.08),
-        draw(0, 0.08),
-    )
+    hand = grasp.compile_hand(make_gripper("panda_hand"), 2 * HALF)
+    zero = torch.zeros(500)
+    angle = draw(0, 2 * math.pi)
+    aside = draw(-0.05, 0.05)
+    speed = draw(0.005, 0.08)
+    gap = draw(0, 0.08)
     turn = torch.stack((torch.cos(angle), zero, zero, torch.sin(angle)), 1)
     tilt = draw(-0.1, 0.1)  # half of it; more, and finger and palm touch at once
     R = (
@@ -214,16 +220,16 @@ def test_at_the_end_of_a_step_nothing_overlaps():
         @ DOWN
     )
     across = draw(0, 2 * math.pi)
-    ahead, side = (
-        torch.stack((torch.cos(across), torch.sin(across)), 1),
-        torch.stack((-torch.sin(across), torch.cos(across)), 1),
-    )
+    ahead = torch.stack((torch.cos(across), torch.sin(across)), 1)
+    side = torch.stack((-torch.sin(across), torch.cos(across)), 1)
     gap = torch.where((gap - 2 * HALF).abs() < 2e-3, 0.06, gap)  # such pads may take hold of it
-    cube, held = at().repeat(500, 1), torch.zeros(500, dtype=torch.bool)
+    cube = at().repeat(500, 1)
+    held = torch.zeros(500, dtype=torch.bool)
 
     def hands(k: int) -> torch.Tensor:
         T = torch.eye(4).repeat(500, 1, 1)
-        T[:, :3, :3], T[:, 2, 3] = R, 0.03
+        T[:, :3, :3] = R
+        T[:, 2, 3] = 0.03
         T[:, :2, 3] = side * aside[:, None] + ahead * (speed * k)[:, None]
         return T
 
@@ -247,9 +253,11 @@ def test_at_the_end_of_a_step_nothing_overlaps():
 )
 def test_no_shut_hand_passes_through_the_cube(hand, speed, angle, front):
     """At up to 1.6 m/s, and wherever its steps begin, it has the cube ahead of it."""
-    ahead, shut = (math.cos(angle), math.sin(angle)), torch.zeros(1)
+    ahead = (math.cos(angle), math.sin(angle))
+    shut = torch.zeros(1)
     for begin in np.linspace(-0.12, -0.12 + speed, 7):
-        cube, where = at(), begin
+        cube = at()
+        where = begin
         while where < 0.2:
             T = [pose(ahead[0] * d, ahead[1] * d) for d in (where, where + speed)]
             cube, _, _ = grasp.move_cube(hand, *T, cube, FREE, shut, shut)
@@ -347,7 +355,8 @@ def test_a_held_cube_goes_and_turns_with_the_hand(hand):
 
 def opening_to(hand, gap: float):
     """A step of a hand high up, which holds the cube and opens."""
-    high, grip = pose(0.1, 0.2, 0.3), torch.tensor([0.04])
+    high = pose(0.1, 0.2, 0.3)
+    grip = torch.tensor([0.04])
     return grasp.move_cube(hand, high, high, at(0.1, 0.2, 0.3), HELD, grip, torch.tensor([gap]))
 
 
@@ -394,7 +403,8 @@ def test_hands_in_a_batch_do_not_know_each_other(hand):
         for _ in range(2)
     ]
     cube = torch.cat((0.05 * draw(200, 2), torch.full((200, 1), HALF)), 1)
-    held, gaps = draw(200) > 0.2, [(0.04 + 0.08 * draw(200)).clamp(0, 0.08) for _ in range(2)]
+    held = draw(200) > 0.2
+    gaps = [(0.04 + 0.08 * draw(200)).clamp(0, 0.08) for _ in range(2)]
     together = grasp.move_cube(hand, *T, cube, held, *gaps)
     alone = [
         grasp.move_cube(hand, *(x[i : i + 1] for x in (*T, cube, held, *gaps))) for i in range(200)

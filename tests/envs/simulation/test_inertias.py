@@ -131,7 +131,9 @@ def test_merging_changes_nothing_that_moves(tmp_path):
     rows = weigh(robot).rows
     T = robot.rtb.links[-1].A(0.0).A
     merged = merge_inertias([(np.eye(4), rows["fore"]), (T, rows["tcp"])])
-    spec_mass, ipos, matrix = merged[0], merged[1:4], make_matrix(merged)
+    spec_mass = merged[0]
+    ipos = merged[1:4]
+    matrix = make_matrix(merged)
     together = apart.__copy__()
     fore = together.body("robot/fore").id
     together.body_mass[together.body("robot/tcp").id] = 0.0

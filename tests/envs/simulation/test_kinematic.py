@@ -36,7 +36,8 @@ def models(draw, limited: bool | None = None) -> SimModel:
     def column(low, high):
         return draw(st.lists(st.floats(low, high, width=32), min_size=n, max_size=n))
 
-    lower, span = column(-5, 0), column(0.125, 6)
+    lower = column(-5, 0)
+    span = column(0.125, 6)
     limited = draw(st.booleans()) if limited is None else limited
     qlim = [lower, [a + b for a, b in zip(lower, span)]]
     return model_of(
@@ -94,7 +95,9 @@ def test_a_joint_sent_to_its_limit_arrives_there_and_as_soon_as_can_be(model, se
     """Braking begins no earlier than it must: time-optimal but for one control step."""
     state = anywhere(model, torch.Generator().manual_seed(seed), B=10)
     lower, upper = model.qlim
-    way, a, v = upper - state.q, model.dqd / model.dt, model.qdlim
+    way = upper - state.q
+    a = model.dqd / model.dt
+    v = model.qdlim
     short = way < v * v / a
     seconds = torch.where(
         short, 2 * torch.sqrt(way / a), way / v + torch.where(torch.isinf(a), 0.0, v / a)
@@ -134,7 +137,9 @@ def test_a_hand_worked_start_and_stop():
     # too little to brake in; down to 0.75, 0.25 and 0 it covers 0.4375, 0.25 and 0.0625, and is
     # there.
     model = model_of([[-9.0], [1.25]], [2.0], [1.0], dt=0.5)
-    state, speeds, places = make_rest_state(model, torch.zeros(1, 1)), [], []
+    state = make_rest_state(model, torch.zeros(1, 1))
+    speeds = []
+    places = []
     for _ in range(6):
         state = step(model, state, torch.ones(1, 1))
         speeds.append(round(state.qd.item(), 6))
@@ -179,7 +184,8 @@ def test_batched_equals_looped(model, seed):
     generator = torch.Generator().manual_seed(seed)
     state = anywhere(model, generator, B=7)
     for _ in range(5):
-        action, grip = wild_actions(state.q.shape, generator), torch.rand(7, generator=generator)
+        action = wild_actions(state.q.shape, generator)
+        grip = torch.rand(7, generator=generator)
         alone = [
             step(model, SimState(q[None], qd[None], g[None]), a[None], w[None])
             for q, qd, g, a, w in zip(state.q, state.qd, state.gripper, action, grip)
@@ -194,7 +200,8 @@ def test_batched_equals_looped(model, seed):
 def test_a_step_writes_into_nothing_it_was_given():
     model = compile_robot(make_robot("panda"), dt=0.05)
     state = make_rest_state(model, torch.zeros(3, 7))
-    action, grip = torch.full((3, 7), 2.0), torch.zeros(3)
+    action = torch.full((3, 7), 2.0)
+    grip = torch.zeros(3)
     before = [
         x.clone()
         for x in (
@@ -218,7 +225,8 @@ def test_a_step_writes_into_nothing_it_was_given():
 
 def test_the_gripper_opens_and_closes_at_its_speed_and_stops_at_its_ends():
     model = compile_robot(make_robot("panda"), dt=0.05)  # 40 mm at 50 mm/s: 2.5 mm a step, 16 steps
-    state, action = make_rest_state(model, torch.zeros(3, 7)), torch.zeros(3, 7)
+    state = make_rest_state(model, torch.zeros(3, 7))
+    action = torch.zeros(3, 7)
     torch.testing.assert_close(state.gripper, torch.full((3,), 0.04))
     state = step(model, state, action, torch.tensor([0.0, 0.5, 1.0]))
     torch.testing.assert_close(state.gripper, torch.tensor([0.0375, 0.0375, 0.04]))
@@ -321,6 +329,7 @@ def test_no_sequence_of_actions_has_more_jerk_than_twice_the_acceleration_limit(
     change = torch.zeros_like(state.q)
     for _ in range(40):
         after = step(model, state, wild_actions(state.q.shape, generator))
-        before, change = change, after.qd - state.qd
+        before = change
+        change = after.qd - state.qd
         assert ((change - before).abs() <= 2 * model.dqd + 2 * rounding(model)).all()
         state = after

@@ -84,8 +84,11 @@ def test_a_blocked_joint_leaves_the_estimate_in_bounds_and_ends_with_the_blockag
     env = make(latency=0.05, latency_spread=0.05)
     late = torch.full((8,), 0.08)
     wander(env, 20, late)
-    estimator, model, scene = env._disturbed.estimator, env.model, env.scene
-    evidence, blocked = scene["evidence"], env.state
+    estimator = env._disturbed.estimator
+    model = env.model
+    scene = env.scene
+    evidence = scene["evidence"]
+    blocked = env.state
     for step in range(40):  # all joints commanded, none moves
         sent = torch.randn(8, 6, 8, generator=torch.Generator().manual_seed(step)).clamp(-1.0, 1.0)
         evidence = estimator.update(model, blocked, blocked, sent, evidence)
@@ -114,7 +117,8 @@ def test_one_joint_that_stands_still_does_not_hide_the_latency():
     "given", [{"latency": 0.07}, {"latency": 0.05, "latency_spread": 0.05, "assumed_latency": 0.05}]
 )
 def test_a_known_latency_is_not_estimated(given):
-    env, told = make(**given), make(**given, estimate_latency=False)
+    env = make(**given)
+    told = make(**given, estimate_latency=False)
     assert env._disturbed.estimator is None and "evidence" not in env.scene
     assert all(same(tensors(a), tensors(b)) for a, b in zip(play(env, 20), play(told, 20)))
 
@@ -130,17 +134,20 @@ def test_the_option_forces_it_on_and_off():
 
 def test_noise_and_offsets_are_those_drawn_without_estimation():
     given = {"latency": 0.05, "latency_spread": 0.05, "noise": 0.001, "joint_offset": 0.01}
-    env, plain = make(**given), make(**given, estimate_latency=False)
+    env = make(**given)
+    plain = make(**given, estimate_latency=False)
     still = torch.zeros(8, 7)
     for _ in range(5):
-        seen, expected = env.step(still), plain.step(still)
+        seen = env.step(still)
+        expected = plain.step(still)
         assert same(tensors(seen), tensors(expected))
 
 
 def test_the_bank_treats_each_arm_as_one_alone():
     env = make(5, latency=0.05, latency_spread=0.05, noise=0.001)
     wander(env, 10)
-    before, scene = env.state, env.scene
+    before = env.state
+    scene = env.scene
     wander(env, 1)
     sent = torch.cat((scene["sent"], env.scene["sent"][:, -1:]), 1)
     estimator: LatencyEstimator = env._disturbed.estimator
@@ -184,8 +191,10 @@ def test_right_estimates_foresee_what_a_known_latency_does(monkeypatch, task, la
 
 def test_a_state_dict_round_trip_goes_on_exactly_over_resets():
     given = {"latency": 0.05, "latency_spread": 0.05, "noise": 0.001}
-    env, other = make(**given), make(**given)
-    env.reset(4), other.reset(5)
+    env = make(**given)
+    other = make(**given)
+    env.reset(4)
+    other.reset(5)
     play(env, 12)
     other.load_state_dict(env.state_dict())
     assert same(leaves(env), leaves(other))
@@ -203,7 +212,8 @@ def test_a_new_episode_begins_with_the_first_guess():
 
 def test_a_run_saved_before_latency_was_estimated_goes_on_without():
     given = {"latency": 0.05, "latency_spread": 0.05, "noise": 0.001}
-    old, new = make(**given, estimate_latency=False), make(**given)
+    old = make(**given, estimate_latency=False)
+    new = make(**given)
     play(old, 5)
     new.load_state_dict(old.state_dict())
     steps = old.task.horizon

@@ -23,7 +23,9 @@ class Arms:
     """
 
     def __init__(self, lab, q=None, cube=(0.5, 0.0, 0.02), count=1):
-        self.lab, self.model, self.engine = lab, lab.model, lab.engine
+        self.lab = lab
+        self.model = lab.model
+        self.engine = lab.engine
         q = (
             torch.as_tensor(lab.robot.home, dtype=torch.float32).repeat(count, 1)
             if q is None
@@ -96,7 +98,8 @@ def test_no_joint_is_driven_over_its_limit(lab):
 def test_stiff_servos_and_no_contact_are_the_kinematic_engine(lab):
     """Where nothing touches, the engines differ by what the servos are behind."""
     arms = Arms(lab)
-    state, command = arms.state, torch.linspace(-0.4, 0.4, lab.robot.n)[None]
+    state = arms.state
+    command = torch.linspace(-0.4, 0.4, lab.robot.n)[None]
     for _ in range(10):
         arms.go(1, command)
         state = kinematic.step(lab.model, state, command)
@@ -109,7 +112,8 @@ def test_a_free_cube_falls_at_g_and_loses_no_energy(panda_lab):
     arms = Arms(panda_lab, cube=(0.5, 0.4, 1.5))
     arms.go(8)
     # h g t / 2 is the integrator's, of first order
-    t, h = (0.4, panda_lab.engine.physics.model.opt.timestep)
+    t = 0.4
+    h = panda_lab.engine.physics.model.opt.timestep
     assert arms.cube[0, 2].item() == pytest.approx(1.5 - G * t * (t + h) / 2, abs=1e-4)
     torch.testing.assert_close(arms.cube[0, :2], torch.tensor([0.5, 0.4]))
     p = panda_lab.engine.physics
@@ -132,7 +136,8 @@ def test_what_is_grasped_stays_and_what_is_let_go_falls(lab):
     arms.lift(0.1, 20)
     arms.go(10, grip=0.0)
     assert arms.cube[0, 2] > 0.1
-    before, slip = arms.cube_in_hand, 0.0
+    before = arms.cube_in_hand
+    slip = 0.0
     for _ in range(20):  # 5 s
         arms.go(5, grip=0.0)
         slip = max(slip, (arms.cube_in_hand - before).norm().item())
@@ -198,7 +203,9 @@ def test_worlds_are_repeatable_and_do_not_affect_one_another(panda_lab):
             arms.go(1, command[rows], 0.0)
         return arms
 
-    together, again, alone = run([0, 1, 2]), run([0, 1, 2]), run([1])
+    together = run([0, 1, 2])
+    again = run([0, 1, 2])
+    alone = run([1])
     assert torch.equal(together.scene["physics"], again.scene["physics"])
     assert torch.equal(together.scene["physics"][1], alone.scene["physics"][0])
 
@@ -208,7 +215,8 @@ def test_what_cannot_be_is_stopped_and_counted(panda_lab, tmp_path, monkeypatch)
     arms = Arms(panda_lab, count=2)
     broken = arms.scene["physics"].clone()
     broken[0, 1 + panda_lab.engine.physics.model.nq] = 1e7  # [rad/s]
-    arms.scene, counted = {**arms.scene, "physics": broken}, panda_lab.engine.unstable
+    arms.scene = {**arms.scene, "physics": broken}
+    counted = panda_lab.engine.unstable
     arms.go(1)
     assert arms.scene["unstable"].tolist() == [1, 0] and panda_lab.engine.unstable == counted + 1
     assert torch.isfinite(arms.state.q).all() and arms.state.qd[0].abs().max() == 0.0
@@ -219,7 +227,8 @@ def test_what_cannot_be_is_stopped_and_counted(panda_lab, tmp_path, monkeypatch)
 def test_what_is_given_stays_as_it_was(panda_lab):
     arms = Arms(panda_lab)
     before = {name: x.clone() for name, x in arms.scene.items()}
-    scene, state = arms.scene, dataclasses.replace(arms.state)
+    scene = arms.scene
+    state = dataclasses.replace(arms.state)
     arms.go(1, torch.ones(1, panda_lab.robot.n), 0.0)
     assert (
         all(torch.equal(scene[name], x) for name, x in before.items())

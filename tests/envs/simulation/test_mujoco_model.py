@@ -39,8 +39,10 @@ def test_the_tcp_is_where_the_chain_has_it(name):
     for row in range(len(q)):
         data.qpos[place] = q[row]
         mujoco.mj_kinematics(model, data)
-        body, T = data.body(make_body_name(last.name)), np.eye(4)
-        T[:3, :3], T[:3, 3] = body.xmat.reshape(3, 3), body.xpos
+        body = data.body(make_body_name(last.name))
+        T = np.eye(4)
+        T[:3, :3] = body.xmat.reshape(3, 3)
+        T[:3, 3] = body.xpos
         np.testing.assert_allclose(T @ tool, T_be[row], atol=1e-5)
 
 
@@ -139,7 +141,8 @@ def touching(physics, q):
 
 @pytest.mark.parametrize("name", ["panda", "ur5e"])
 def test_where_drawn_meshes_touch_their_capsules_do(name):
-    robot, contacts = make_robot(name), read_contacts()
+    robot = make_robot(name)
+    contacts = read_contacts()
     drawn = build(robot, dataclasses.replace(contacts, arm_shapes="meshes"), 0.05)
     capsules = build(robot, contacts, 0.05)
     assert drawn.model.nmesh >= 15 and capsules.model.nmesh == 0
@@ -151,7 +154,8 @@ def test_where_drawn_meshes_touch_their_capsules_do(name):
 
 
 def test_a_mesh_that_cannot_be_read_is_named(monkeypatch):
-    robot, contacts = make_robot("panda"), dataclasses.replace(read_contacts(), arm_shapes="meshes")
+    robot = make_robot("panda")
+    contacts = dataclasses.replace(read_contacts(), arm_shapes="meshes")
     shape = next(link for link in robot.rtb.links if link.name == "panda_link3").geometry[0]
     monkeypatch.setattr(shape, "_filename", "gone.dae")
     with pytest.raises(ConfigError, match="mesh gone.dae cannot be read: No such file"):

@@ -61,9 +61,11 @@ def test_values_that_change_nothing_change_nothing(panda_lab):
 
 
 def test_an_unknown_payload_bends_each_servo_by_its_torque_over_its_stiffness(panda_lab):
-    kilograms, stiffer = 0.4, 1.25
+    kilograms = 0.4
+    stiffer = 1.25
     physics, state, _ = world(panda_lab, payload=kilograms, stiffness=stiffer)(60)
-    data, J = mujoco.MjData(physics.model), np.zeros((3, physics.model.nv))
+    data = mujoco.MjData(physics.model)
+    J = np.zeros((3, physics.model.nv))
     data.qpos[physics.q] = panda_lab.robot.home
     mujoco.mj_forward(physics.model, data)
     mujoco.mj_jacBodyCom(physics.model, data, J, None, physics.hand)
@@ -83,7 +85,8 @@ def test_a_cube_lies_on_the_table_by_its_own_size(panda_lab, side):
 @pytest.mark.parametrize("factor", (0.5, 1.5))
 def test_a_cube_slides_as_far_as_its_friction_lets_it(panda_lab, factor):
     """v^2 / (2 mu g), whatever it weighs."""
-    stand, speed = world(panda_lab, friction=factor, cube_mass=0.15), 0.5
+    stand = world(panda_lab, friction=factor, cube_mass=0.15)
+    speed = 0.5
     physics, state, scene = stand(2)
     moving = scene["physics"].clone()
     moving[0, 1 + physics.model.nq + physics.model.nv - 6] = speed

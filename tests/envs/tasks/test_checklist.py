@@ -19,7 +19,7 @@ from envs.controllers.experts import make_expert
 from envs.robots import make_robot, shipped_robots
 from envs.robots.observation import o
 from envs.simulation.disturbances import Disturbances
-from envs.simulation.kinematic import bound_for
+from envs.simulation.kinematic import predict_half_period_state
 from envs.tasks.episodes import ScenePool
 from envs.tasks.registry import list_tasks, make_task
 from td3_robot.config.run import Config, ReplayConfig
@@ -88,7 +88,8 @@ def demonstrated(env) -> list[torch.Tensor]:
     first controller.
     """
     told = "solution" if "solution" in env.moment.scene else env.task.controllers[0]
-    policy, seen = make_expert(told, env), [env.reset(0)]
+    policy = make_expert(told, env)
+    seen = [env.reset(0)]
     for _ in range(env.task.horizon):
         seen.append(env.step(policy(seen[-1])).next_observation)
     return seen
@@ -99,7 +100,8 @@ def demonstrated(env) -> list[torch.Tensor]:
 
 @everywhere
 def test_everything_is_finite_and_of_the_declared_shape(robot, task):
-    env, ((first,), steps) = make(robot, task), recorded(robot, task)
+    env = make(robot, task)
+    ((first,), steps) = recorded(robot, task)
     assert first.shape == (20, env.o_dim) and env.o_dim == env.layout.size
     for step in steps:
         assert step.observation.shape == step.next_observation.shape == (20, env.o_dim)
@@ -134,7 +136,8 @@ def test_seeds_resets_and_environments_differ(robot, task):
 
 @three_robots
 def test_what_was_handed_out_does_not_change_later(robot, task):
-    env, handed = make(robot, task), []
+    env = make(robot, task)
+    handed = []
 
     def keep(place: str, values: dict[str, torch.Tensor]) -> None:
         handed.extend(
@@ -157,18 +160,24 @@ def test_what_was_handed_out_does_not_change_later(robot, task):
         )
         assert state.pop("begun") == {}  # only where arms are learnt with
         keep(f"state {t}", state)
-    env.reset(), env.reset(3)
+    env.reset()
+    env.reset(3)
     assert [name for name, value, copy in handed if not torch.equal(value, copy)] == []
 
 
 @three_robots
 def test_writing_into_an_observation_or_reward_changes_nothing(robot, task):
-    env, other = make(robot, task), make(robot, task)
-    env.reset(0).fill_(9), other.reset(0)
+    env = make(robot, task)
+    other = make(robot, task)
+    env.reset(0).fill_(9)
+    other.reset(0)
     for t, action in enumerate(actions(env, 20)):
         if t == 10:
-            skip_to_end(env), skip_to_end(other)  # the rest is over an automatic reset
-        step, expected = env.step(action), other.step(action)
+            # the rest is over an automatic reset
+            skip_to_end(env)
+            skip_to_end(other)
+        step = env.step(action)
+        expected = other.step(action)
         assert torch.equal(step.observation, expected.observation)
         for value in (step.next_observation, step.observation, step.reward):
             value.fill_(9)
@@ -177,7 +186,8 @@ def test_writing_into_an_observation_or_reward_changes_nothing(robot, task):
 @everywhere
 def test_no_element_of_the_observation_is_constant(robot, task):
     """Over random episodes, and some that get somewhere."""
-    env, (first, steps) = make(robot, task, num_envs=20), recorded(robot, task)
+    env = make(robot, task, num_envs=20)
+    (first, steps) = recorded(robot, task)
     seen = [*first, *(step.observation for step in steps), *demonstrated(env)]
     ranges = torch.cat(seen).amax(0) - torch.cat(seen).amin(0)
     constant = {name for name in env.layout if (ranges[env.layout[name]] < 1e-3).any()}
@@ -189,7 +199,8 @@ def test_no_element_of_the_observation_is_constant(robot, task):
 
 @everywhere
 def test_the_first_columns_are_o_of_the_robot(robot, task):
-    env, body = make(robot, task), robot_named(robot)
+    env = make(robot, task)
+    body = robot_named(robot)
     for step in play(env, 5):
         for row in range(4):
             body.q = (
@@ -211,8 +222,8 @@ def test_what_the_observation_says_is_so(task):
     for action in actions(env, 5):
         step = env.step(action)
         seen = {name: step.next_observation[:, env.layout[name]] for name in env.layout}
-        bound = bound_for(env.model, env.arrived.state)
-        assert torch.equal(seen["q"], bound.q) and torch.equal(seen["qd"], step.info["qd"])
+        ahead = predict_half_period_state(env.model, env.arrived.state)
+        assert torch.equal(seen["q"], ahead.q) and torch.equal(seen["qd"], step.info["qd"])
         goal = env.task.predict(env.arrived, 0.5 * env.task.dt).scene["goal"]
         assert torch.equal(seen["goal"], goal)
         torch.testing.assert_close(step.info["tcp"], env.fkine(step.info["q"])[:, :3, 3])
@@ -231,7 +242,9 @@ def approached(task: str) -> tuple[list, dict]:
     """Actions and steps of six arms that go for their goals over an episode, and the state three
     steps before its end, when grippers are shutting, or something is touched.
     """
-    env, played, state = make(task=task, num_envs=6), [], {}
+    env = make(task=task, num_envs=6)
+    played = []
+    state = {}
     env.reset(0)
     for left in range(env.task.horizon, 0, -1):
         if left == 3:
@@ -259,7 +272,8 @@ def test_the_sparse_reward_is_minus_one_short_of_success_and_nothing_else_differ
 @every_task
 def test_episodes_start_at_rest_around_home(task):
     env = make(task=task, num_envs=50)
-    seen, layout = env.reset(0), env.layout
+    seen = env.reset(0)
+    layout = env.layout
     home = torch.tensor(env.robot.home, dtype=torch.float32)
     lower, upper = torch.tensor(env.robot.qlim, dtype=torch.float32)
     q = seen[:, layout["q"]]
@@ -270,7 +284,8 @@ def test_episodes_start_at_rest_around_home(task):
 @every_task
 def test_only_the_environments_that_ended_start_anew(task):
     env = make(task=task)
-    state, last = env.state_dict(), env.task.horizon - 1
+    state = env.state_dict()
+    last = env.task.horizon - 1
     env.load_state_dict(state | {"steps": torch.tensor([last, 10, last, 0])})
     step = env.step(actions(env, 1)[0])
     ended = torch.tensor([True, False, True, False])
@@ -283,14 +298,17 @@ def test_only_the_environments_that_ended_start_anew(task):
 
 @every_task
 def test_a_state_dict_round_trip_goes_on_exactly(task):
-    env, other = make(task=task, num_envs=6, seed=0), make(task=task, num_envs=6, seed=1)
+    env = make(task=task, num_envs=6, seed=0)
+    other = make(task=task, num_envs=6, seed=1)
     state = approached(task)[1]
-    env.load_state_dict(state), other.load_state_dict(state)
+    env.load_state_dict(state)
+    other.load_state_dict(state)
     for _ in range(2):  # each time over an automatic reset
         assert all(
             same(tensors(a), tensors(b)) for a, b in zip(play(env, 20, 3), play(other, 20, 3))
         )
-        skip_to_end(env), skip_to_end(other)
+        skip_to_end(env)
+        skip_to_end(other)
     assert torch.equal(env.reset(), other.reset())
 
 
@@ -301,7 +319,8 @@ def test_a_state_dict_round_trip_goes_on_exactly(task):
 def test_an_action_that_is_no_number_is_refused_before_anything_moves(poison):
     env = make()
     play(env, 3)
-    before, action = leaves(env), torch.zeros(4, 7)
+    before = leaves(env)
+    action = torch.zeros(4, 7)
     action[2, 5] = poison
     with pytest.raises(NotFiniteError, match="action"):
         env.step(action)
@@ -311,7 +330,8 @@ def test_an_action_that_is_no_number_is_refused_before_anything_moves(poison):
 @every_task
 def test_an_action_of_another_shape_is_refused_before_anything_moves(task):
     env = make(task=task)
-    before, n = leaves(env), env.a_dim
+    before = leaves(env)
+    n = env.a_dim
     for shape in [(4, n - 1), (4, n + 1), (3, n), (n,), (1, n), (4, n, 1), ()]:
         with pytest.raises(ConfigError, match=rf"action must have shape \(4, {n}\)"):
             env.step(torch.zeros(shape))
@@ -320,7 +340,8 @@ def test_an_action_of_another_shape_is_refused_before_anything_moves(task):
 
 @every_task
 def test_more_than_full_speed_is_full_speed(task):
-    env, other = make(task=task), make(task=task)
+    env = make(task=task)
+    other = make(task=task)
     n = env.robot.n
     for action in actions(env, 5):
         action[:, :n] = 1.0
@@ -338,7 +359,9 @@ def transitions(env, steps: int = 5) -> tuple[torch.Tensor, ...]:
     """
     observation = env.reset(1)
     for action in actions(env, steps):
-        before, state, step = env.memory(), observation, env.step(action)
+        before = env.memory()
+        state = observation
+        step = env.step(action)
         observation = step.observation
     return before, state, action, env.memory(arrived=True), step.next_observation, step.reward
 
@@ -359,7 +382,8 @@ def test_relabelled_with_its_own_goal_a_transition_stays_as_it_is(robot, task):
     env = make(robot, task)
     observation = env.reset(1)
     for action in actions(env, 5):
-        before, step = env.memory(), env.step(action)
+        before = env.memory()
+        step = env.step(action)
         goal = step.next_observation[:, env.layout["goal"]]
         again = env.relabel(before, action, env.memory(arrived=True), goal)
         for mine, given in zip(again, (observation, step.next_observation, step.reward)):
@@ -383,7 +407,8 @@ def test_with_hindsight_a_reward_is_the_one_that_relabelling_with_the_same_goal_
     observation = env.reset(1)
     met = []
     for _ in range(30):
-        before, action = env.memory(), controller(observation)
+        before = env.memory()
+        action = controller(observation)
         step = env.step(action)
         goal = step.next_observation[:, env.layout["goal"]]
         again = env.relabel(before, action, env.memory(arrived=True), goal)[2]
@@ -412,8 +437,11 @@ def test_relabelled_with_what_it_achieved_a_transition_sees_that_goal(task):
     env = make(task=task, sparse=True)
     env.reset(1)
     for action in actions(env, 5):
-        earlier, before, step = env.moment, env.memory(), env.step(action)
-        state, next_state = env.observe(before), step.next_observation
+        earlier = env.moment
+        before = env.memory()
+        step = env.step(action)
+        state = env.observe(before)
+        next_state = step.next_observation
     after = env.memory(arrived=True)
     goal = env.achieved_goal(after)
     seen_before, seen_after, reward, _ = env.relabel(before, action, after, goal)

@@ -24,10 +24,14 @@ def play(env, observation, row=0, steps=1000):
     """(T,) errors and (T, n) joint positions of one arm until the end of its episode, and what is
     observed then; at most so many steps.
     """
-    policy, errors, positions, ended = some_policy(env), [], [], False
+    policy = some_policy(env)
+    errors = []
+    positions = []
+    ended = False
     while not ended and len(errors) < steps:
         step = env.step(policy(observation))
-        observation, ended = step.observation, bool((step.terminated | step.truncated)[row])
+        observation = step.observation
+        ended = bool((step.terminated | step.truncated)[row])
         errors.append(step.info["position_error"][row])
         positions.append(step.info["q"][row])
     return torch.stack(errors), torch.stack(positions), observation
@@ -70,7 +74,8 @@ def test_it_takes_over_what_the_environment_pays():
 def test_only_trainings_use_scenes_twice(monkeypatch):
     """Of a task whose scenes are dear; evaluations and Gymnasium environments get new ones."""
     monkeypatch.setattr(ScenePool, "BLOCK", 1024)
-    panda, task = make_robot("panda"), make_task("reach_avoid")
+    panda = make_robot("panda")
+    task = make_task("reach_avoid")
     for reuse in (False, True):
         env = ArmEnv(panda, task, 40, "cpu", 0, training=reuse)
         goals = torch.cat([env.goal, *(env.reset()[:, env.layout["goal"]] for _ in range(5))])
@@ -81,7 +86,8 @@ def test_arms_that_learn_are_not_in_step():
     """First episodes are of any length up to the horizon, those after them of all of it;
     evaluations end together.
     """
-    panda, task = make_robot("panda"), make_task("reach")
+    panda = make_robot("panda")
+    task = make_task("reach")
     ends = []
     for training in (False, True):
         env = ArmEnv(panda, task, 120, "cpu", 0, training=training)

@@ -43,7 +43,8 @@ def play(env, name):
     """Play each arm's first episode; return its last info, by name, and its greatest force."""
     policy = make_baseline(name, env)
     observation = env.reset(0)
-    last, over = {}, torch.zeros(env.num_envs, dtype=torch.bool)
+    last = {}
+    over = torch.zeros(env.num_envs, dtype=torch.bool)
     most = torch.zeros(env.num_envs)
     for _ in range(env.task.horizon):
         step = env.step(policy(observation))
@@ -101,13 +102,15 @@ def test_pressed_contact_gives_way_by_less_than_a_quarter_of_the_clearance(clear
     scene[:, :2] += torch.tensor([[0.004, 0.0], [0.003, 0.003], [0.006, 0.0]])
     env.now = dataclasses.replace(env.now, scene={**env.scene, "hole": scene})
     down = torch.tensor([0.0, 0.0, -0.01, 0.0, 0.0, 0.0])
-    forces, depths = [], []
+    forces = []
+    depths = []
     for _ in range(40):
         qd = (torch.linalg.pinv(env.now.J) @ down[:, None])[:, :, 0]
         env.step(qd / env.model.qdlim / env.task.speed)
         forces.append(env.arrived.scene["contact_forces"][:, 0])
         depths.append(env.arrived.scene["contact_depths"][:, 0])
-    force, depth = torch.stack(forces), torch.stack(depths)
+    force = torch.stack(forces)
+    depth = torch.stack(depths)
     pressed = (force > 1.0) & (force <= env.task.force_limit)
     assert force.max() > env.task.force_limit and pressed.sum() > 5
     assert depth[pressed].max() < env.task.radial_clearance / 4.0
@@ -187,7 +190,9 @@ def test_a_peg_is_turned_upright_only_where_two_walls_hold_it():
     force = torch.tensor([[x, y, -9.0] for x, y, *_ in cases])
     sunk = torch.tensor([depth for _, _, depth, _ in cases])
     none = torch.zeros(len(cases))
-    felt = insertion.Feeling(force[:, :2], none, force, none, force, force, none + 1.0, sunk, none)
+    aside = force[:, :2]
+    searched = none + 1.0
+    felt = insertion.Feeling(aside, none, force, none, force, force, searched, sunk, none, 0.02)
     assert insertion.find_walls(felt).tolist() == [held for *_, held in cases]
     seconds = torch.tensor([0.0, constants.held_for, constants.held_for + 10.0])
     assert insertion.compute_turned_share(seconds).tolist() == [0.0, 0.0, 1.0]
@@ -244,7 +249,8 @@ def test_servos_are_as_soft_as_the_task_asks_for():
         for share in (1.0, 0.25)
     )
     for name in ("stiffness", "damping"):
-        plain, asked = getattr(stiff, name), getattr(soft, name)
+        plain = getattr(stiff, name)
+        asked = getattr(soft, name)
         assert asked[:7] == pytest.approx(0.25 * plain[:7])
         assert asked[7] == plain[7]
 

@@ -77,7 +77,8 @@ def test_everything_is_finite_and_of_the_declared_shape(make, robot):
 
 
 def test_the_same_seed_gives_the_same_trajectory_and_a_state_dict_goes_on_exactly(make):
-    first, second = make(seed=1), make(seed=2)
+    first = make(seed=1)
+    second = make(seed=2)
     assert torch.equal(first.reset(5), second.reset(5))
     for action in actions(first, 30):
         assert torch.equal(first.step(action).observation, second.step(action).observation)
@@ -103,7 +104,9 @@ def test_no_element_of_the_observation_is_constant(make):
 @HANDED
 def test_cubes_lie_on_the_table_and_half_of_the_goals_in_the_air(make, robot):
     env = make(robot, num_envs=2000)
-    cube, goal, (lower, upper) = env.moment.scene["object"], env.goal, env.world.workspace
+    cube = env.moment.scene["object"]
+    goal = env.goal
+    (lower, upper) = env.world.workspace
     assert (cube[:, 2] == 0.02).all() and not env.moment.scene["held"].any()
     air = goal[:, 2] != 0.02
     assert 0.4 < air.float().mean() < 0.6
@@ -126,8 +129,11 @@ def test_cubes_and_goals_beyond_the_arms_reach_are_not_drawn(robots):
 
 def test_the_hand_can_point_down_at_every_cube_and_goal_inside_the_joint_limits(robots, make):
     """By a solver and a model that know nothing of how the scenes were drawn."""
-    env, ets = make(num_envs=6), robots["panda"].rtb.ets(end=robots["panda"].rtb.grippers[0])
-    qlim, home, others = env.robot.qlim, env.robot.home, np.random.default_rng(0)
+    env = make(num_envs=6)
+    ets = robots["panda"].rtb.ets(end=robots["panda"].rtb.grippers[0])
+    qlim = env.robot.qlim
+    home = env.robot.home
+    others = np.random.default_rng(0)
 
     def error(q: np.ndarray, place: np.ndarray) -> np.ndarray:
         T = ets.fkine(q).A
@@ -152,7 +158,8 @@ def test_what_the_observation_says_is_so(make, robot):
     for action in actions(env, 3):
         step = env.step(action)
     seen = {name: step.next_observation[:, env.layout[name]] for name in env.layout}
-    T, scene = env.fkine(seen["q"]), env.moment.scene
+    T = env.fkine(seen["q"])
+    scene = env.moment.scene
     closing = T[:, :3, 1] if robot == "panda" else T[:, :3, 0]
     torch.testing.assert_close(seen["tcp"], T[:, :3, 3])
     torch.testing.assert_close(seen["approach"], T[:, :3, 2])
@@ -173,13 +180,12 @@ def test_joint_way_and_joint_tilt_are_the_steepest_ways(make):
     of pointing.
     """
     env = make(num_envs=20)
-    observation, h = env.reset(0), 1e-6
+    observation = env.reset(0)
+    h = 1e-6
     way = observation[:, env.layout["way"]].double() * TASK.error_unit
-    aim, chain, q = (
-        env.tcp.double() + way,
-        env.model.chain.to(dtype=torch.float64),
-        env.state.q.double(),
-    )
+    aim = env.tcp.double() + way
+    chain = env.model.chain.to(dtype=torch.float64)
+    q = env.state.q.double()
 
     def distance(T):
         return 0.5 * (aim - T[:, :3, 3]).square().sum(1)
@@ -281,7 +287,8 @@ def test_reward_terms_are_what_a_hand_gets():
         room=0.25,
         clearance=-0.02,
     )
-    effort, e = (1 + 0.04) / 2, math.exp(-1)
+    effort = (1 + 0.04) / 2
+    e = math.exp(-1)
     expected = {
         "approach": -0.02,
         "tilt": -0.2 * 0.5,
@@ -340,7 +347,8 @@ def test_relabelled_with_its_own_goal_a_transition_stays_as_it_is(make, robot, h
         grasped(env)
     action = 0.2 * actions(env, 1)[0]
     action[:, -1] = -1
-    state, before = env.task.observe(env.world, env.moment), env.memory()
+    state = env.task.observe(env.world, env.moment)
+    before = env.memory()
     step = env.step(action)
     again = env.relabel(before, action, env.memory(arrived=True), env.goal)
     for name, mine, other in zip(
@@ -354,7 +362,8 @@ def test_relabelled_with_its_own_goal_a_transition_stays_as_it_is(make, robot, h
 def test_relabelled_with_where_the_cube_came_to_lie_it_is_a_success(make):
     env = make()
     env.reset(0)
-    kept, action = env.memory(), actions(env, 1)[0]
+    kept = env.memory()
+    action = actions(env, 1)[0]
     env.step(action)
     arrived = env.memory(arrived=True)
     goal = env.achieved_goal(arrived)

@@ -12,7 +12,8 @@ from envs.controllers import ScriptedPick
 from envs.robots import make_robot
 from envs.tasks.registry import make_task
 
-TASK, ROBOT = make_task("pick_turned"), make_robot("panda")
+TASK = make_task("pick_turned")
+ROBOT = make_robot("panda")
 
 
 def test_cubes_are_turned_by_up_to_a_right_angle():
@@ -24,7 +25,8 @@ def test_cubes_are_turned_by_up_to_a_right_angle():
 
 def test_a_finger_on_top_of_the_cube_moves_nothing_and_loses_the_episode():
     """Straight down on it, shut."""
-    env, lower = ArmEnv(ROBOT, TASK, 4, "cpu", 0), torch.tensor([0.0, 0.0, -0.2, 0.0, 0.0, 0.0])
+    env = ArmEnv(ROBOT, TASK, 4, "cpu", 0)
+    lower = torch.tensor([0.0, 0.0, -0.2, 0.0, 0.0, 0.0])
     place = torch.cat((env.tcp[:, :2], torch.full((4, 1), 0.02)), 1)
     env.moment = replace(env.moment, scene={**env.moment.scene, "object": place})
     for _ in range(60):
@@ -39,7 +41,8 @@ def test_a_finger_on_top_of_the_cube_moves_nothing_and_loses_the_episode():
 
 def test_a_hand_that_comes_open_from_above_is_not_stopped():
     env = ArmEnv(ROBOT, TASK, 40, "cpu", 0)
-    observation, pick = env.reset(12345), ScriptedPick(env)
+    observation = env.reset(12345)
+    pick = ScriptedPick(env)
     for _ in range(TASK.horizon):
         step = env.step(pick(observation))
         observation = step.observation

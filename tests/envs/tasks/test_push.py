@@ -31,7 +31,8 @@ def led():
     env = envs.make("panda", "push")
 
     def led(tcp, cube=(0.5, 0.0), goal=(0.7, 0.0)):
-        moment, height = env.moment, TASK.compute_tcp_height(env.world)
+        moment = env.moment
+        height = TASK.compute_tcp_height(env.world)
         T = moment.T_be.clone()
         T[0, :3, 3] = torch.tensor((*tcp[:2], height + tcp[2]))
         places = {"object": torch.tensor([[*cube, 0.02]]), "goal": torch.tensor([[*goal, 0.02]])}
@@ -85,11 +86,11 @@ def test_once_the_cube_is_there_the_hand_does_not_turn(env):
     """It stands at the cube, and would push it on."""
     env.reset(4)
     scene = env.moment.scene
-    assert TASK.turn(env.world, env.moment).abs().max() > 0.1
+    assert TASK.compute_turn(env.world, env.moment).abs().max() > 0.1
     aside = torch.tensor([0.8 * TASK.near, 0.0, 0.0])
     there = {**scene, "object": scene["goal"] + aside}
     moment = dataclasses.replace(env.moment, scene=there)
-    assert (TASK.turn(env.world, moment) == 0.0).all()
+    assert (TASK.compute_turn(env.world, moment) == 0.0).all()
 
 
 def test_broad_faces_are_square_twice_a_turn(env):
@@ -97,15 +98,17 @@ def test_broad_faces_are_square_twice_a_turn(env):
     nothing left, and the push is across the closing direction.
     """
     moment = env.moment
-    turn = env.task.turn(env.world, moment)
+    turn = env.task.compute_turn(env.world, moment)
     assert turn.abs().max() <= math.pi / 2 + 1e-5 and turn.abs().max() > 0.3
-    cos, sin, one = turn.cos(), turn.sin(), torch.ones_like(turn)
+    cos = turn.cos()
+    sin = turn.sin()
+    one = torch.ones_like(turn)
     R = torch.stack((cos, -sin, 0 * one, sin, cos, 0 * one, 0 * one, 0 * one, one), 1).view(
         -1, 3, 3
     )
     T = moment.T_be.clone()
     T[:, :3, :3] = R @ T[:, :3, :3]
-    assert env.task.turn(env.world, dataclasses.replace(moment, T_be=T)).abs().max() < 1e-3
+    assert env.task.compute_turn(env.world, dataclasses.replace(moment, T_be=T)).abs().max() < 1e-3
     across = grasp.compute_hand_axes(env.world.model.hand, T)[:, :2, 0]
     ahead = (env.scene["goal"] - env.scene["object"])[:, :2]
     assert torch.cosine_similarity(across, ahead).abs().min() > 0.999
@@ -134,7 +137,8 @@ def test_the_reward_is_what_is_written_down():
 
 def test_cubes_and_goals_lie_on_the_table_as_far_apart_as_it_says(env):
     env.reset(1)
-    cube, goal = env.scene["object"], env.scene["goal"]
+    cube = env.scene["object"]
+    goal = env.scene["goal"]
     apart = torch.linalg.vector_norm(goal - cube, dim=1)
     assert (cube[:, 2] == 0.02).all() and (goal[:, 2] == 0.02).all()
     assert (apart >= TASK.least_way).all() and (apart <= TASK.longest_way).all()
@@ -144,18 +148,17 @@ def test_cubes_and_goals_lie_on_the_table_as_far_apart_as_it_says(env):
 
 
 def test_the_scripted_push_gets_it_there_and_decides_from_the_moment_alone(env):
-    observation, push, touched = (
-        env.reset(12345),
-        ScriptedPush(env),
-        torch.zeros(100, dtype=torch.bool),
-    )
+    observation = env.reset(12345)
+    push = ScriptedPush(env)
+    touched = torch.zeros(100, dtype=torch.bool)
     for step in range(env.task.horizon):
         action = push(observation)
         assert action.shape == (100, env.a_dim) and (action.abs() <= 1 + 1e-6).all()
         if step == 40:
             assert torch.equal(action, ScriptedPush(env)(torch.zeros_like(observation)))
         result = env.step(action)
-        observation, touched = result.observation, touched | (result.info["table_clearance"] < 0)
+        observation = result.observation
+        touched = touched | (result.info["table_clearance"] < 0)
     done = result.info["success"]
     assert done.float().mean() >= 0.9 and not touched[done].any()
 

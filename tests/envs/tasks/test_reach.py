@@ -79,8 +79,11 @@ def test_at_any_distance_less_effort_is_better():
 
 def test_the_observation_holds_each_quantity_where_the_layout_says(scene):
     world, moment = scene
-    state, tcp, goal = moment.state, moment.tcp, moment.scene["goal"]
-    seen, layout = TASK.observe(world, moment), Layout(TASK.list_columns(world))
+    state = moment.state
+    tcp = moment.tcp
+    goal = moment.scene["goal"]
+    seen = TASK.observe(world, moment)
+    layout = Layout(TASK.list_columns(world))
     assert seen.shape == (5, layout.size)
     assert torch.equal(seen[:, layout["q"]], state.q)
     torch.testing.assert_close(seen[:, layout["drivers"]], state.gripper[:, None].expand(5, 2))
@@ -97,11 +100,11 @@ def test_joint_error_is_the_steepest_way_to_the_goal(scene):
     turns the hand.
     """
     world, moment = scene
-    goal, joint_error = (
-        moment.scene["goal"],
-        TASK.observe(world, moment)[:, Layout(TASK.list_columns(world))["joint_error"]],
-    )
-    chain, q, h = world.model.chain.to(dtype=torch.float64), moment.state.q.double(), 1e-6
+    goal = moment.scene["goal"]
+    joint_error = TASK.observe(world, moment)[:, Layout(TASK.list_columns(world))["joint_error"]]
+    chain = world.model.chain.to(dtype=torch.float64)
+    q = moment.state.q.double()
+    h = 1e-6
 
     def half_square(q):
         return 0.5 * (goal.double() - kinematics.fkine(chain, q)[:, :3, 3]).square().sum(1)

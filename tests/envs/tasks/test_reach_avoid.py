@@ -8,7 +8,7 @@ import torch
 from torch.testing import assert_close
 
 from envs.arm_env.arm_env import ArmEnv
-from envs.collision import Obstacles, clearance, nearest, obstacle_distance
+from envs.collision import Obstacles, clearance, compute_nearest, obstacle_distance
 from envs.collision.obstacles import FAR
 from envs.collision.queries import compute_segments
 from envs.collision.surroundings import obstacle_distances
@@ -90,7 +90,8 @@ def test_one_to_five_obstacles_of_all_kinds_stand_in_the_way(env, drawn):
     count = number(drawn)
     assert set(count.tolist()) == {1, 2, 3, 4, 5}
     assert all(there.any(0).all() for there in scenes.is_present(get_obstacles(drawn)))
-    first, last = env.fkine(drawn["start"])[:, :3, 3], drawn["goal"]
+    first = env.fkine(drawn["start"])[:, :3, 3]
+    last = drawn["goal"]
     share = torch.linspace(0, 1, 200)[:, None, None]
     line = torch.lerp(first, last, share).permute(2, 0, 1)
     assert (
@@ -101,7 +102,8 @@ def test_one_to_five_obstacles_of_all_kinds_stand_in_the_way(env, drawn):
 
 def test_boxes_stand_upright_and_normals_have_unit_length(drawn):
     spheres, boxes, walls = scenes.is_present(get_obstacles(drawn))
-    boxes, walls = drawn["boxes"][boxes], drawn["walls"][walls]
+    boxes = drawn["boxes"][boxes]
+    walls = drawn["walls"][walls]
     assert_close(boxes[:, 6:].norm(dim=1), torch.ones(len(boxes)))
     assert not boxes[:, 7:9].any() and (boxes[:, 3:6] > 0).all()
     assert_close(walls[:, :3].norm(dim=1), torch.ones(len(walls)))
@@ -109,7 +111,8 @@ def test_boxes_stand_upright_and_normals_have_unit_length(drawn):
 
 
 def test_points_are_as_far_from_obstacles_as_capsules_of_no_size(env, drawn):
-    model, obstacles = env.world.collision, get_obstacles(drawn)
+    model = env.world.collision
+    obstacles = get_obstacles(drawn)
     p, d = compute_segments(model, drawn["start"])
     tiny = replace(model, length_squared=0 * model.length_squared, radius=0 * model.radius)
     assert_close(
@@ -121,8 +124,10 @@ def test_a_teacher_who_knows_the_way_gets_there_untouched(env):
     """So the ways are feasible for the simulator too, with its limits of speed and acceleration and
     4 s.
     """
-    expert, observation = make_expert("solution", env), env.reset(11)
-    going, arrived = torch.ones(64, dtype=torch.bool), torch.zeros(64, dtype=torch.bool)
+    expert = make_expert("solution", env)
+    observation = env.reset(11)
+    going = torch.ones(64, dtype=torch.bool)
+    arrived = torch.zeros(64, dtype=torch.bool)
     for _ in range(TASK.horizon):
         step = env.step(expert(observation))
         observation = step.observation
@@ -135,7 +140,8 @@ def test_the_way_is_looked_for_in_the_scene_as_it_is_measured():
     """Where the base is elsewhere than it is taken to be, goals and obstacles seem to be, too."""
     off = Disturbances(base_offset=0.05, base_turn=0.1)
     env = ArmEnv(make_robot("panda"), TASK, 64, "cpu", 0, disturbances=off)
-    scene, q = env.arrived.scene, env.arrived.state.q
+    scene = env.arrived.scene
+    q = env.arrived.state.q
     measured = measured_scene(scene)
     assert_close(
         scene["via"], plan_path(env.world, q, measured["goal"], get_obstacles(measured))[0]
@@ -146,7 +152,8 @@ def test_the_way_is_looked_for_in_the_scene_as_it_is_measured():
 
 def test_the_way_is_shown_as_an_action_and_the_time_that_is_left(env):
     """Straight to what comes next: the corner, and once that is near the end."""
-    observation, scene = env.reset(12), env.moment.scene
+    observation = env.reset(12)
+    scene = env.moment.scene
     for passed in (False, True):
         moved(env, passed=torch.full((64,), passed))
         observation = TASK.observe(env.world, env.moment)
@@ -163,10 +170,8 @@ def test_the_way_is_shown_as_an_action_and_the_time_that_is_left(env):
 
 def test_what_is_drawn_of_the_way_leads_from_the_tcp_over_the_corner_to_the_goal(env):
     env.reset(14)
-    scene, drawn = (
-        env.moment.scene,
-        torch.tensor(TASK.make_shapes(env.world, env.moment)[-1].points),
-    )
+    scene = env.moment.scene
+    drawn = torch.tensor(TASK.make_shapes(env.world, env.moment)[-1].points)
     assert_close(drawn[0], env.moment.tcp[0])
     assert_close(drawn[-1], env.fkine(scene["solution"])[0, :3, 3])
     assert (drawn - env.fkine(scene["via"])[0, :3, 3]).norm(dim=1).min() < 1e-5
@@ -204,10 +209,12 @@ def moved(env, **scene):
 
 def test_contact_ends_the_episode_without_success(env):
     env.reset(1)
-    touched, spheres = torch.arange(64) < 32, env.moment.scene["spheres"].clone()
+    touched = torch.arange(64) < 32
+    spheres = env.moment.scene["spheres"].clone()
     # around the hand of the first half
     spheres[:32, 0] = torch.cat((env.tcp[:32], torch.full((32, 1), 0.05)), 1)
-    before, still = env.step(torch.zeros(64, 7)), torch.zeros(64, 7)
+    before = env.step(torch.zeros(64, 7))
+    still = torch.zeros(64, 7)
     assert not before.info["touched"].any() and not before.terminated.any()
     moved(env, spheres=spheres, goal=env.tcp)
     step = env.step(still)
@@ -243,15 +250,18 @@ def test_clearance_is_that_of_the_whole_arm(env):
 def test_push_is_the_way_down_of_each_nearness(env):
     """By differences in its own direction, times repulsion."""
     shown = env.reset(4)
-    world, scene = env.world, env.moment.scene
+    world = env.world
+    scene = env.moment.scene
     moving = among_obstacles.find_moving_links(world)
 
     def nearness(q):
         return torch.exp(
-            -nearest(world.collision, q, get_obstacles(scene), 0.0).distance / TASK.repulsion
+            -compute_nearest(world.collision, q, get_obstacles(scene), 0.0).distance
+            / TASK.repulsion
         )[:, moving]
 
-    full, h = torch.zeros(64, scene["distance"].shape[1] * 7), 2e-3
+    full = torch.zeros(64, scene["distance"].shape[1] * 7)
+    h = 2e-3
     full[:, among_obstacles.find_gradient_columns(world)] = shown[:, env.layout["push"]]
     for link, push in enumerate(full.view(64, -1, 7)[:, moving].unbind(1)):
         fall = (nearness(env.state.q - h * push) - nearness(env.state.q + h * push))[:, link] / (
@@ -265,7 +275,7 @@ def test_push_is_the_way_down_of_each_nearness(env):
 
 def test_what_is_left_out_of_push_is_zero(env):
     env.reset(4)
-    gradient = nearest(
+    gradient = compute_nearest(
         env.world.collision, env.state.q, get_obstacles(env.moment.scene), 0.0
     ).gradient.flatten(1)
     gradient[:, among_obstacles.find_gradient_columns(env.world)] = 0.0
@@ -275,11 +285,14 @@ def test_what_is_left_out_of_push_is_zero(env):
 def test_closing_is_how_fast_nearness_rises(env):
     env.reset(4)
     closing = play(env, 6)[-1].observation[:, env.layout["closing"]]
-    world, scene, state = env.world, env.moment.scene, env.moment.state
+    world = env.world
+    scene = env.moment.scene
+    state = env.moment.state
 
     def nearness(q):
         return torch.exp(
-            -nearest(world.collision, q, get_obstacles(scene), 0.0).distance / TASK.repulsion
+            -compute_nearest(world.collision, q, get_obstacles(scene), 0.0).distance
+            / TASK.repulsion
         )
 
     h = 1e-3
@@ -294,10 +307,12 @@ def test_closing_is_how_fast_nearness_rises(env):
 
 def test_the_observation_shows_what_is_near(env):
     env.reset(5)
-    observation, scene = play(env, 15)[-1].observation, env.moment.scene
+    observation = play(env, 15)[-1].observation
+    scene = env.moment.scene
     observed = {name: observation[:, env.layout[name]] for name in env.layout}
     assert_close(observed["nearness"], torch.exp(-scene["distance"] / TASK.repulsion))
-    spheres, there = observed["spheres"].view(64, -1, 5), scenes.is_present(get_obstacles(scene))
+    spheres = observed["spheres"].view(64, -1, 5)
+    there = scenes.is_present(get_obstacles(scene))
     assert torch.equal(spheres[:, :, 4] > 0.5, there[0])
     for slot in range(scenes.SPHERES):
         stands = there[0][:, slot]
@@ -306,7 +321,8 @@ def test_the_observation_shows_what_is_near(env):
             (scene["spheres"][:, slot, :3] - env.moment.tcp)[stands],
         )
         assert not spheres[~stands, slot].any()
-    walls, wall = observed["walls"], scene["walls"][:, 0]
+    walls = observed["walls"]
+    wall = scene["walls"][:, 0]
     stands = there[2][:, 0]
     height = (wall[:, :3] * env.moment.tcp).sum(1) - wall[:, 3]
     assert_close(walls[stands, 3] * TASK.sight, height[stands], atol=1e-5, rtol=1e-4)
@@ -332,5 +348,5 @@ def test_parked_obstacles_are_out_of_reach(env):
     ]
     parked = scenes.park(get_obstacles(env.moment.scene), *none)
     assert not any(there.any() for there in scenes.is_present(parked))
-    found = nearest(env.world.collision, env.state.q, parked)
+    found = compute_nearest(env.world.collision, env.state.q, parked)
     assert (found.distance[:, :-1] == 10.0).all() and isinstance(parked, Obstacles) and FAR > 100

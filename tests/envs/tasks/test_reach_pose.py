@@ -68,7 +68,8 @@ def test_reward_terms_are_what_a_hand_gets():
 
 def test_goals_are_poses_in_the_workspace_that_the_solution_has(env):
     """Within 5 mm and 0.03 rad, inside the limits; the search finds one for nearly all."""
-    solution, (lower, upper) = env.moment.scene["solution"], env.model.qlim
+    solution = env.moment.scene["solution"]
+    (lower, upper) = env.model.qlim
     assert ((solution >= lower) & (solution <= upper)).all()
     there = pose(env, solution)
     turned = (
@@ -85,7 +86,8 @@ def test_the_solution_of_another_goal_is_of_that_goal(env):
     the arm is.
     """
     env.reset(7)
-    moment, goal = env.moment, env.goal.roll(1, 0)
+    moment = env.moment
+    goal = env.goal.roll(1, 0)
     put = env.task.move_goal(env.world, moment, goal)
     assert torch.equal(put.scene["goal"], goal)
     found = env.task.plan_episode(env.world, moment.state, put.scene)
@@ -172,7 +174,8 @@ def test_within_makes_up_for_joints_that_limits_stop(env):
     joint_error cut off there.
     """
     env.reset(4)
-    moment, (lower, upper) = env.moment, env.model.qlim
+    moment = env.moment
+    (lower, upper) = env.model.qlim
     seen = env.task.observe(env.world, moment)
     motion, beyond, within = (
         seen[:, env.layout[name]] for name in ("joint_error", "beyond", "within")
@@ -187,7 +190,8 @@ def test_within_makes_up_for_joints_that_limits_stop(env):
     def left(motion):
         return torch.linalg.vector_norm(wanted - (moment.J @ motion[:, :, None])[:, :, 0], dim=1)
 
-    cut, made_up = left(motion - beyond)[~free], left(within)[~free]
+    cut = left(motion - beyond)[~free]
+    made_up = left(within)[~free]
     assert made_up.median() < 0.6 * cut.median() and (made_up < cut).float().mean() > 0.9
 
 

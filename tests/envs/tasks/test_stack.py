@@ -46,7 +46,8 @@ def stand(env, steps=12):
 
 def test_a_cube_that_is_put_on_the_other_stays_there_and_is_a_success(env):
     begun(env, ON)
-    step, scene = stand(env), env.arrived.scene
+    step = stand(env)
+    scene = env.arrived.scene
     torch.testing.assert_close(scene[OBJECT] - scene[SUPPORT], ON.expand(6, 3), atol=1e-3, rtol=0)
     assert step.info["success"].all() and (step.info["reward/stacked"] == TASK.stacked_weight).all()
 
@@ -61,7 +62,8 @@ def test_beside_the_other_or_over_its_edge_is_no_success(env):
 
 
 def test_the_script_stacks_and_what_it_still_holds_is_no_success(env):
-    observation, pick = env.reset(12345), ScriptedPick(env)
+    observation = env.reset(12345)
+    pick = ScriptedPick(env)
     for _ in range(TASK.horizon):
         step = env.step(pick(observation))
         observation = step.observation

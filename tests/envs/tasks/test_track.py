@@ -12,13 +12,14 @@ from envs import kinematics
 from envs.arm_env.arm_env import ArmEnv
 from envs.robots import make_robot
 from envs.simulation.engine import SimState
-from envs.simulation.kinematic import bound_for
+from envs.simulation.kinematic import predict_half_period_state
 from envs.tasks import track
 from envs.tasks.registry import find_task_class, make_task
 from td3_robot.errors import ConfigError
 
 TASK = make_task("track")
-DT, HORIZON = 0.05, 160
+DT = 0.05
+HORIZON = 160
 
 
 @pytest.fixture(scope="module")
@@ -61,10 +62,8 @@ def test_the_goal_moves_at_the_speed_of_the_file(loops):
 
 def test_half_the_speed_is_the_same_loop_at_half_the_speed(panda):
     """Of the loops drawn for 0.2 m/s; slower, nothing that can be followed is lost."""
-    world, slow = (
-        TASK.make_world(panda, "cpu"),
-        dataclasses.replace(TASK, speed=0.1, horizon=2 * HORIZON),
-    )
+    world = TASK.make_world(panda, "cpu")
+    slow = dataclasses.replace(TASK, speed=0.1, horizon=2 * HORIZON)
     fast_path, slow_path = (
         track.sample_trajectories(task, world, 4096, torch.Generator().manual_seed(3))[1]
         for task in (TASK, slow)
@@ -162,7 +161,8 @@ def test_the_error_is_to_where_the_goal_is_at_the_same_time(env):
     assert torch.equal(env.goal, path[:, 0])
     for k in range(1, HORIZON):
         step = env.step(act(env))
-        scene, seen = env.moment.scene, step.next_observation
+        scene = env.moment.scene
+        seen = step.next_observation
         assert torch.equal(env.goal, path[:, k])
         on = (
             path[:, k] + path[:, k + 1]
@@ -242,14 +242,15 @@ def test_the_observation_holds_each_quantity_where_the_layout_says(env):
     seen = {name: step.observation[:, env.layout[name]] for name in env.layout}
     scene = env.moment.scene
     assert step.observation.shape == (6, 7 + 2 + 7 + 4 * 3 + 7 + 6 + 7) and env.o_dim == 48
-    bound = bound_for(env.model, env.state)
-    assert torch.equal(seen["q"], bound.q) and torch.equal(seen["qd"], step.info["qd"])
-    tcp, goal = env.fkine(bound.q)[:, :3, 3], env.goal + 0.5 * DT * scene["goal_velocity"]
+    ahead = predict_half_period_state(env.model, env.state)
+    assert torch.equal(seen["q"], ahead.q) and torch.equal(seen["qd"], step.info["qd"])
+    tcp = env.fkine(ahead.q)[:, :3, 3]
+    goal = env.goal + 0.5 * DT * scene["goal_velocity"]
     torch.testing.assert_close(seen["tcp"], tcp)
     torch.testing.assert_close(seen["goal"], goal)
     torch.testing.assert_close(seen["error"], 8 * (goal - tcp))  # in units of an eighth of a metre
     torch.testing.assert_close(seen["goal_velocity"], 8 * scene["goal_velocity"])
-    J_v = env.jacob0(bound.q)[:, :3, :6]  # joint 7 only turns the hand
+    J_v = env.jacob0(ahead.q)[:, :3, :6]  # joint 7 only turns the hand
     # damped by 0.02
     inverse = torch.linalg.pinv(torch.cat((J_v, 0.02 * torch.eye(6).expand(6, 6, 6)), 1))[:, :, :3]
     motion, along = (
@@ -291,7 +292,8 @@ def test_relabelled_with_its_own_goal_a_transition_looks_and_pays_as_it_did(env)
     """The goal moves in the step, and the earlier observation holds where it was."""
     for _ in range(24):
         before = env.step(act(env)).observation
-    kept, action = env.memory(), act(env)
+    kept = env.memory()
+    action = act(env)
     step = env.step(action)
     first, again, reward, _ = env.relabel(
         kept, action, env.memory(arrived=True), env.moment.scene["goal"]
@@ -304,7 +306,8 @@ def test_relabelled_with_its_own_goal_a_transition_looks_and_pays_as_it_did(env)
 def test_a_relabelled_goal_keeps_its_velocity_and_is_judged_by_this_step_alone(panda):
     env = ArmEnv(panda, TASK, 6, "cpu", seed=0, sparse=True)
     for _ in range(30):
-        before, action = env.memory(), act(env)
+        before = env.memory()
+        action = act(env)
         step = env.step(action)
     arrived = env.memory(arrived=True)
     achieved = env.achieved_goal(arrived)

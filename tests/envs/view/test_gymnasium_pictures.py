@@ -23,7 +23,8 @@ class Counting(gym.Env):
     action_space = spaces.Box(-1.0, 1.0, (1,))
 
     def __init__(self, render_mode: str | None = None):
-        self.render_mode, self.steps = render_mode, 0
+        self.render_mode = render_mode
+        self.steps = 0
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)

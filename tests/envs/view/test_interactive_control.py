@@ -202,12 +202,14 @@ def test_after_a_contact_the_next_goal_is_met_as_any_other():
 def test_another_way_is_looked_for_where_something_is_put_into_it():
     led = control("reach_avoid", "ik")
     steps(led, 2)
-    env, scene = led._arm.env, led._arm.env.arrived.scene
+    env = led._arm.env
+    scene = led._arm.env.arrived.scene
     ball = next(one for one in led.frame.handles if one.name != "goal")
     led.put(
         ball.name, pose(*env.fkine((env.arrived.state.q + scene["via"]) / 2)[0, :3, 3].tolist())
     )
-    q, after = env.arrived.state.q, env.arrived.scene
+    q = env.arrived.state.q
+    after = env.arrived.scene
     assert not torch.equal(after["via"], scene["via"]) and not after["passed"].any()
     for name, found in zip(
         ("via", "solution"), plan_path(env.world, q, after["goal"], get_obstacles(after))
@@ -218,7 +220,8 @@ def test_another_way_is_looked_for_where_something_is_put_into_it():
 def test_a_loop_goes_along_with_its_goal_and_a_new_goal_is_a_new_loop():
     led = control("track")
     steps(led, 5)
-    before, goal = led.frame.shapes[1].points, led.goal
+    before = led.frame.shapes[1].points
+    goal = led.goal
     led.put("goal", pose(*(goal + [0.02, 0.0, -0.01])))
     moved = np.array(led.frame.shapes[1].points) - before
     np.testing.assert_allclose(moved, np.broadcast_to(led.goal - goal, moved.shape), atol=1e-6)

@@ -43,11 +43,13 @@ class Page:
     """Swift's page without a picture. `labels` is every text shown, oldest first."""
 
     def __init__(self, url: str):
-        self.labels, self._closed = [], threading.Event()
+        self.labels = []
+        self._closed = threading.Event()
         threading.Thread(target=self._answer, args=(url,), daemon=True).start()
 
     def _answer(self, url: str):
-        objects, origin = 0, url.rsplit("/", 2)[0]
+        objects = 0
+        origin = url.rsplit("/", 2)[0]
         with connect(
             url.replace("http", "ws", 1) + "socket", origin=origin, compression=None
         ) as websocket:
@@ -119,7 +121,8 @@ def hold(weights: SharedWeights, holding) -> None:
 
 def test_a_snapshot_is_a_copy_of_what_was_published():
     weights = SharedWeights(policy(1.0))
-    before, version = weights.copy_state(), weights.version
+    before = weights.copy_state()
+    version = weights.version
     published = policy(2.0)
     assert weights.publish(published)
     assert weights.version == version + 1
@@ -130,7 +133,8 @@ def test_a_snapshot_is_a_copy_of_what_was_published():
 
 
 def test_an_error_of_the_viewers_process_is_raised_by_the_learner(monkeypatch):
-    locks, make = [], SharedWeights.__init__
+    locks = []
+    make = SharedWeights.__init__
     monkeypatch.setattr(
         SharedWeights, "__init__", lambda own, of: (make(own, of), locks.append(ref(own._lock)))[1]
     )

@@ -19,7 +19,8 @@ class Led:
     def __init__(self, tab, task: str):
         evaluation = Evaluation(EnvOptions(task=task), episodes=1)
         evaluation.add("policy", lambda env: make_baseline("rrmc", env))
-        self.tab, self.control = tab, InteractiveControl(evaluation)
+        self.tab = tab
+        self.control = InteractiveControl(evaluation)
         self.panel = Panel(self.control)
         self.viewer = SwiftViewer(
             self.control.robot, open_browser=False, realtime=False, panel=self.panel
@@ -145,7 +146,8 @@ def test_an_arrow_moves_the_goal_along_its_axis_alone(led, axis):
     led.steps(2)
     before = led.control.goal
     tip = before + 0.09 * np.eye(3)[axis]
-    start, end = led.pixel(before), led.pixel(tip)
+    start = led.pixel(before)
+    end = led.pixel(tip)
     way = np.subtract(end, start)
     way *= 70 / np.linalg.norm(way)
     led.drag(tuple(np.add(start, way)), tuple(-0.7 * way))
@@ -155,7 +157,8 @@ def test_an_arrow_moves_the_goal_along_its_axis_alone(led, axis):
 
 
 def test_beside_the_goal_the_mouse_turns_the_scene(led):
-    before, camera = led.control.goal, led.tab.evaluate("swiftView.camera.position.toArray()")
+    before = led.control.goal
+    camera = led.tab.evaluate("swiftView.camera.position.toArray()")
     led.drag((560, 360), (-40, 0))
     assert led.tab.evaluate("swiftView.camera.position.toArray()") != camera
     np.testing.assert_array_equal(led.control.goal, before)
@@ -170,7 +173,8 @@ def test_sliders_move_the_goal_and_are_not_pushed_back(led):
 
 
 def test_every_button_and_choice_does_what_it_says(led):
-    control, goal = led.control, led.control.goal
+    control = led.control
+    goal = led.control.goal
     led.click("new goal")
     assert np.abs(control.goal - goal).max() > 1e-3
     gripper = control.frame.gripper
@@ -201,7 +205,8 @@ def test_every_button_and_choice_does_what_it_says(led):
     led.steps(20)
     led.click("reset")
     assert np.abs(control.frame.q - control.robot.home).max() < 0.4
-    start, goal = control._start.state.q, control.goal
+    start = control._start.state.q
+    goal = control.goal
     led.click("new episode")
     assert (control._start.state.q - start).abs().max() > 1e-3 and np.abs(
         control.goal - goal
@@ -232,7 +237,8 @@ BAD += [
 
 
 def test_what_no_page_says_moves_nothing(led):
-    before, swift = led.control.goal, led.viewer._swift
+    before = led.control.goal
+    swift = led.viewer._swift
     for moved in BAD:
         swift.process_events({"moved": moved})
     sliders = [key for key, element in swift.elements.items() if type(element).__name__ == "Slider"]

@@ -23,7 +23,9 @@ def test_frames_follow_the_episodes_to_their_end(env):
     policy = ResolvedRate(env)
     for number, frames in enumerate(played, 1):
         assert len(frames) == env.task.horizon + 1
-        goal, states, grips = env.goal[0].clone(), [env.state.q[0]], [env.state.gripper.item()]
+        goal = env.goal[0].clone()
+        states = [env.state.q[0]]
+        grips = [env.state.gripper.item()]
         for _ in range(env.task.horizon):
             step = env.step(policy(None))
             grips.append(step.info["gripper"].item())
@@ -49,7 +51,8 @@ def test_frames_show_the_scene_of_their_moment_to_the_end_of_the_episode(task):
     env = envs.make("panda", task, num_envs=1)
     policy = make_baseline("pick" if task == "pick_place" else "rrmc", env)
     frames = next(play_episodes(policy, env, seed=4))
-    observation, moment = env.reset(4), env.now
+    observation = env.reset(4)
+    moment = env.now
     for f in frames:
         goal, *others = f.shapes
         np.testing.assert_allclose(goal.T_bs[:3, 3], moment.scene["goal"][0])
@@ -84,14 +87,17 @@ def test_others_play_the_same_episodes_as_ghosts(task):
     def still(observation):
         return torch.zeros(1, env.a_dim)
 
-    env, other, alone = make(), make(), make()
+    env = make()
+    other = make()
+    alone = make()
     name = "pick" if task == "pick_place" else "rrmc"
     both = play_together(
         {"policy": (still, env), name: (make_baseline(name, other), other)}, seed=4
     )
     only = play_episodes(make_baseline(name, alone), alone, seed=4)
     for number in (1, 2):
-        frames, expected = next(both), next(only)
+        frames = next(both)
+        expected = next(only)
         assert len(frames) == len(expected)
         for frame, own in zip(frames, expected):
             (ghost,) = frame.ghosts

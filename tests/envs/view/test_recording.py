@@ -69,22 +69,22 @@ def bars(count: int) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("ending", [".png", ".gif", ".mp4", ".webm", ""])
 def test_each_kind_of_file_has_every_picture_once(tmp_path, ending):
-    path, given = tmp_path / f"film{ending}", bars(4)
+    path = tmp_path / f"film{ending}"
+    given = bars(4)
     write_pictures(path, given, dt=0.05)
     assert list(tmp_path.iterdir()) == [path]
     if ending in ("", ".png"):
         files = sorted(path.iterdir()) if ending == "" else [path]
-        shown, names = [iio.imread(file) for file in files], [file.name for file in files]
+        shown = [iio.imread(file) for file in files]
+        names = [file.name for file in files]
         np.testing.assert_array_equal(shown, given if ending == "" else given[-1:])
         assert names == (
             ["0000.png", "0001.png", "0002.png", "0003.png"] if ending == "" else ["film.png"]
         )
         return
     reader = imageio.get_reader(path)
-    shown, meta = (
-        [np.asarray(picture)[..., :3].astype(int) for picture in reader],
-        reader.get_meta_data(),
-    )
+    shown = [np.asarray(picture)[..., :3].astype(int) for picture in reader]
+    meta = reader.get_meta_data()
     assert [np.abs(one - np.array(given)).mean(axis=(1, 2, 3)).argmin() for one in shown] == [
         0,
         1,
@@ -159,8 +159,10 @@ def in_picture(points, camera, target, aspect: float) -> bool:
     """Whether a camera of 35 degrees that keeps upright sees all points."""
     forward = (target - camera) / np.linalg.norm(target - camera)
     right = np.cross(forward, (0.0, 0.0, 1.0)) / np.linalg.norm(np.cross(forward, (0.0, 0.0, 1.0)))
-    depth, half = (points - camera) @ forward, np.tan(np.radians(17.5))
-    across, up = (points - camera) @ right, (points - camera) @ np.cross(right, forward)
+    depth = (points - camera) @ forward
+    half = np.tan(np.radians(17.5))
+    across = (points - camera) @ right
+    up = (points - camera) @ np.cross(right, forward)
     return bool(
         (np.abs(across) < half * aspect * depth).all() and (np.abs(up) < half * depth).all()
     )

@@ -87,7 +87,8 @@ def test_fingers_slide_by_the_gripper_coordinate(viewer, page, robot):
 def test_a_mounted_gripper_is_drawn_on_the_flange_and_moves(page):
     """The 2F-85's meshes have no material files, which Swift's page insists on."""
     robot = make_robot("puma560", gripper="robotiq_2f_85")
-    hand, tcp = robot.gripper, robot.rtb.fkine(robot.home)
+    hand = robot.gripper
+    tcp = robot.rtb.fkine(robot.home)
     tab = page.context.browser.new_page(viewport={"width": 96, "height": 64})
     with SwiftViewer(robot, open_browser=False, realtime=False) as viewer:
         tab.goto(viewer.url)
@@ -104,7 +105,8 @@ def test_ghosts_are_see_through_and_each_has_its_own_joints(viewer, page, robot)
     viewer.show(robot.home, OPEN)
     alone = len(positions(page))
     viewer.show(robot.home, OPEN, ghosts=(Arm(ELSEWHERE, 0.0),))
-    arm, ghost = np.split(positions(page), [alone])[0], positions(page)[alone:]
+    arm = np.split(positions(page), [alone])[0]
+    ghost = positions(page)[alone:]
     for q, drawn in ((robot.home, arm), (ELSEWHERE, ghost)):
         for T_bl in robot.rtb.fkine_geometry(q)[
             :8
@@ -149,7 +151,11 @@ def test_the_goal_stands_at_its_pose_moves_and_goes_away(viewer, page, robot):
 def test_shapes_are_drawn_moved_and_removed_and_only_made_anew_when_they_look_another_way(
     viewer, page, robot
 ):
-    at, red = (lambda x: SE3(x, 0.3, 0.5).A), (1.0, 0.0, 0.0, 0.5)
+
+    def at(x):
+        return SE3(x, 0.3, 0.5).A
+
+    red = (1.0, 0.0, 0.0, 0.5)
     line = Shape(
         "line", (0.01,), red, np.eye(4), ((0.3, 0.3, 0.3), (0.5, 0.3, 0.3), (0.5, 0.3, 0.6))
     )
@@ -158,7 +164,8 @@ def test_shapes_are_drawn_moved_and_removed_and_only_made_anew_when_they_look_an
         return [Shape("sphere", (0.1,), red, at(x)), Shape("box", (0.1, 0.2, h), red, at(y))]
 
     viewer.show(robot.home, OPEN)
-    count, without = len(uuids(page)), picture(page)
+    count = len(uuids(page))
+    without = picture(page)
     viewer.show(robot.home, OPEN, shapes=[*ball_and_box(0.4, 0.6, 0.3), line])
     first = uuids(page)
     assert len(first) == count + 3
@@ -215,7 +222,8 @@ def test_a_notebooks_cell_shows_an_arm_that_moves_while_the_notebook_goes_on(pag
     tab.set_default_timeout(300_000)
     tab.set_content(shown._repr_html_())
     there = "window.swiftScene ? swiftScene.children.map((child) => child.position.toArray()) : []"
-    seen, give_up = [], time.monotonic() + 120
+    seen = []
+    give_up = time.monotonic() + 120
     while len(seen) < 3 and time.monotonic() < give_up:
         now = tab.frames[1].evaluate(there)
         if len(now) > 8 and now not in seen:
@@ -345,7 +353,8 @@ def test_a_page_that_fails_at_once_is_one_line_and_its_browser_ends(
     (tmp_path / "page.py").write_text(BAD_PAGE)
     browser = f'exec {sys.executable} {tmp_path / "page.py"} {answer} "$1"'
     monkeypatch.setenv("BROWSER", script(tmp_path / "browser", browser))
-    started, popen = [], subprocess.Popen
+    started = []
+    popen = subprocess.Popen
 
     def run(*args, **named):
         return started.append(popen(*args, **named)) or started[-1]

@@ -11,7 +11,7 @@ import torch
 
 from envs import kinematics, make_robot
 from envs.collision import Obstacles as SimulatedObstacles
-from envs.collision import compile_collision, ground_distance, nearest, pair_distances
+from envs.collision import compile_collision, compute_nearest, ground_distance, pair_distances
 from envs.export.robot_description import describe
 from envs.robots import shipped_robots
 from td3_robot.deploy.robot.description import ROBOTS, Robot
@@ -71,7 +71,7 @@ def test_distances_are_the_simulators(both):
     assert np.abs(ground - ground_distance(model, torch.tensor(q), 0.1).numpy()).max() < 1e-6
     for name, value in (("spheres", SPHERES), ("boxes", BOXES), ("walls", WALLS)):
         ours = robot.capsules.measure_surroundings(at, Obstacles(**{name: value})).min(1)
-        theirs = nearest(
+        theirs = compute_nearest(
             model, torch.tensor(q), SimulatedObstacles(**{name: torch.tensor(value)[None]})
         )
         theirs = theirs.distance[:, :-1].amin(1).numpy()
