@@ -69,11 +69,11 @@ def test_it_is_what_the_simulator_foresees(arms, name, latency):
         env.step(push)
         state, known = env.arrived.state, env.moment.state
         measured, seen = rows(state.q, state.qd, state.gripper), []
-        for foresight, (command,), arm in zip(
+        for compensator, (command,), arm in zip(
             each, rows(env.moment.scene["sent"][:, -1] * scale), measured
         ):
-            foresight.record_command(command, step / RATE)
-            q, qd, gripper = foresight(*arm, (step + 1) / RATE)
+            compensator.record_command(command, step / RATE)
+            q, qd, gripper = compensator(*arm, (step + 1) / RATE)
             bound = np.clip(q + 0.5 / RATE * qd, *env.model.qlim.double().numpy())
             seen.append(np.hstack((bound, qd, gripper)))
         expected = torch.cat((known.q, known.qd, known.gripper[:, None]), 1).numpy()
@@ -84,11 +84,11 @@ def test_it_is_what_the_simulator_foresees(arms, name, latency):
 
 def test_at_constant_speed_it_is_that_much_further():
     """Whatever the times at which it is told, and however old the state is."""
-    foresight, speed = LatencyCompensator(PANDA, 0.06, 250.0), np.full(7, 0.1)
+    compensator, speed = LatencyCompensator(PANDA, 0.06, 250.0), np.full(7, 0.1)
     for now in np.cumsum(np.random.default_rng(0).uniform(0.001, 0.03, 40)):
-        foresight.record_command(speed, now)
+        compensator.record_command(speed, now)
     for age in (0.0, 0.0123):
-        q, qd, gripper = foresight(PANDA.home, speed, None, now + 0.001, age)
+        q, qd, gripper = compensator(PANDA.home, speed, None, now + 0.001, age)
         np.testing.assert_allclose(q, PANDA.home + (0.06 + age) * speed, atol=1e-9)
         np.testing.assert_allclose(qd, speed, atol=1e-9)
         assert gripper is None
@@ -107,26 +107,26 @@ def test_an_answer_that_is_left_out_leaves_the_one_before_in_force():
 def test_what_is_said_again_replaces_what_was_said():
     once, again = (LatencyCompensator(PANDA, 0.1, RATE) for _ in range(2))
     again.record_command(np.full(7, 2.0), 0.0)
-    for foresight in (once, again):
-        foresight.record_command(np.full(7, 0.1), 0.0)
+    for compensator in (once, again):
+        compensator.record_command(np.full(7, 0.1), 0.0)
     state = (PANDA.home, np.zeros(7), 0.04, 0.05)
     assert np.array_equal(once(*state)[0], again(*state)[0])
 
 
 def test_after_a_reset_nothing_is_on_its_way():
-    foresight = LatencyCompensator(PANDA, 0.1, RATE)
-    foresight.record_command(np.ones(7), 0.0)
-    foresight.reset()
-    assert np.array_equal(foresight(PANDA.home, np.zeros(7), 0.04, 0.05)[0], PANDA.home)
-    foresight.record_command(np.zeros(7), 0.1)  # and before it stood still
-    assert np.array_equal(foresight(PANDA.home, np.zeros(7), 0.04, 0.15)[0], PANDA.home)
+    compensator = LatencyCompensator(PANDA, 0.1, RATE)
+    compensator.record_command(np.ones(7), 0.0)
+    compensator.reset()
+    assert np.array_equal(compensator(PANDA.home, np.zeros(7), 0.04, 0.05)[0], PANDA.home)
+    compensator.record_command(np.zeros(7), 0.1)  # and before it stood still
+    assert np.array_equal(compensator(PANDA.home, np.zeros(7), 0.04, 0.15)[0], PANDA.home)
 
 
 def test_it_remembers_no_more_than_it_needs():
-    foresight = LatencyCompensator(PANDA, 0.1, RATE)
+    compensator = LatencyCompensator(PANDA, 0.1, RATE)
     for tick in range(3000):
-        foresight.record_command(np.zeros(7), tick / 1000.0)
-    assert len(foresight._sent) <= 1000.0 * (0.1 + KEPT) + 2
+        compensator.record_command(np.zeros(7), tick / 1000.0)
+    assert len(compensator._sent) <= 1000.0 * (0.1 + KEPT) + 2
 
 
 @pytest.mark.parametrize("latency", [-0.01, 0.6, float("nan")])
