@@ -148,7 +148,7 @@ def play(
         latency=latency or 0.0,
         estimate=found.append if latency is None else None,
     )
-    passed = np.array(arm.passed) if reason == "the time is up" else None
+    passed = np.array(arm.passed) if reason == control_loop.TIME_UP else None
     return passed, found[0] if found else latency or 0.0
 
 
