@@ -2,7 +2,6 @@
 what they do is known to the call; tests/td3_robot/deploy/adapters/test_clients.py has the clients.
 """
 
-import socket
 import sys
 import types
 
@@ -11,7 +10,6 @@ import pytest
 
 from td3_robot.deploy import DeployError
 from td3_robot.deploy.adapters import connect
-from td3_robot.deploy.adapters.udp import Inbox, UdpArm, pack
 from td3_robot.deploy.arm import ArmClock
 
 SIX, SEVEN = tuple("abcdef"), tuple("abcdefg")
@@ -301,31 +299,3 @@ def test_a_clock_that_does_not_go_on_has_no_new_states(times):
 def test_an_unknown_arm_is_answered_with_those_there_are():
     with pytest.raises(DeployError, match="franky, ros2_control, so101, ur_rtde"):
         connect("abb", "192.0.2.1", SIX)
-
-
-def test_only_whole_new_packets_count():
-    inbox, values = Inbox(3), np.array([1.0, 2.0, 3.0])
-    packet = pack(2, 5.0, values)
-    for place in range(len(packet)):
-        assert inbox.take(packet[:place] + bytes([packet[place] ^ 4]) + packet[place + 1 :]) is None
-    assert inbox.take(packet[:-1]) is None
-    stamp, taken = inbox.take(packet)
-    assert stamp == 5.0 and taken.tolist() == [1.0, 2.0, 3.0]
-    # twice, and too late
-    assert inbox.take(packet) is None and inbox.take(pack(1, 4.0, values)) is None
-    assert inbox.take(pack(3, 6.0, values)) is not None
-
-
-def test_a_udp_arm_whose_clock_stands_still_is_silent():
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
-        server.bind(("127.0.0.1", 0))
-        arm = UdpArm(server.getsockname(), 2)
-        arm.send(np.zeros(2))
-        peer = server.recvfrom(2048)[1]
-        stamps = (5.0, 5.0, 4.0, 5.5)
-        states = []
-        for number, stamp in enumerate(stamps, 1):
-            server.sendto(pack(number, stamp, np.zeros(5)), peer)
-            states.append(arm.read())
-        assert [state and state.stamp for state in states] == [5.0, None, None, 5.5]
-        arm.stop()
