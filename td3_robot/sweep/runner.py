@@ -108,20 +108,21 @@ def _check_trials(space: SearchSpace, parse: Parse) -> int:
             raise ConfigError(f"{trial.name} of the sweep: {error}") from error
         total = max(total, arguments.config.steps)
     if space.config.scheduler == "pbt":
-        parts = (type(arguments.config), type(arguments.environment))
-        stay = {
-            spelling
-            for part in parts
-            for name, item in iter_options(part)
-            if item.metadata.get("fixed")
-            for spelling in get_spellings(name, item)
-        }
-        if wrong := sorted(stay & space.varied.keys()):
+        fixed = set(_iter_fixed(type(arguments.config), type(arguments.environment)))
+        if wrong := sorted(fixed & space.varied.keys()):
             raise ConfigError(
                 "scheduler pbt changes options in the middle of a run, "
                 f"where {wrong[0]} cannot change"
             )
     return total
+
+
+def _iter_fixed(*parts: type) -> Iterator[str]:
+    """Yield all spellings of the options that cannot change in the middle of a run."""
+    for part in parts:
+        for name, item in iter_options(part):
+            if item.metadata.get("fixed"):
+                yield from get_spellings(name, item)
 
 
 def require_ray() -> None:
@@ -160,7 +161,11 @@ def _train(space: SearchSpace, total: int, folder: Path, script: Path) -> int:
     stopped = (folder / STOP).exists()
     if stopped or ended.failed:
         say(f"continue with: {get_command_line('sweep')} --resume {run_name(folder)}")
-    return STOPPED if stopped else 1 if ended.failed else UNWRITTEN if unwritten else 0
+    if stopped:
+        return STOPPED
+    if ended.failed:
+        return 1
+    return UNWRITTEN if unwritten else 0
 
 
 def _update_trial(folder: Path, trial: Trial, space: SearchSpace) -> Trial:
