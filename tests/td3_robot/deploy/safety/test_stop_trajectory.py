@@ -40,7 +40,8 @@ def anywhere(limits: Limits, count: int, rng: np.random.Generator) -> State:
 
 def walked(plan, ticks: int) -> list[State]:
     """A plan summed up tick by tick, from its accelerations alone."""
-    states, (q, v, _) = [], plan.start
+    states = []
+    (q, v, _) = plan.start
     for tick in range(1, ticks + 1):
         a = evaluate_plan(plan, tick, H).a
         v = v + H * a
@@ -84,11 +85,14 @@ def test_stopping_from_speed_takes_as_long_as_by_hand():
 
 
 def test_stopping_speed_is_what_it_says():
-    step, h = np.array(0.3), 0.01
+    step = np.array(0.3)
+    h = 0.01
     for distance in (0.001, 0.02, 0.5):
-        u, covered = find_stopping_speed(np.array(distance), step, h), 0.0
+        u = find_stopping_speed(np.array(distance), step, h)
+        covered = 0.0
         while u > 1e-12:
-            covered, u = covered + h * u, u - step
+            covered = covered + h * u
+            u = u - step
         assert covered == pytest.approx(distance)
 
 
@@ -112,7 +116,8 @@ def torture(limits: Limits, arms: int, ticks: int, seed: int) -> None:
     assert fine.all() and good.mean() > 0.5
     plans = choose_plans(good, plans, at_rest)
     q, v, a = plans.now
-    left, command = np.zeros((arms, 1)), np.zeros_like(q)
+    left = np.zeros((arms, 1))
+    command = np.zeros_like(q)
     for _ in range(ticks):
         left -= 1
         command = np.where(left <= 0, adversary(rng, q.shape, inner.velocity), command)
@@ -127,7 +132,9 @@ def torture(limits: Limits, arms: int, ticks: int, seed: int) -> None:
         assert (np.abs(acceleration - a) / H <= limits.jerk).all()
         assert np.allclose(new.q, q + H * new.v, atol=1e-12, rtol=0)
         assert (new.q >= limits.lower).all() and (new.q <= limits.upper).all()
-        q, v, a = new.q, new.v, acceleration
+        q = new.q
+        v = new.v
+        a = acceleration
 
 
 @pytest.mark.parametrize("name", ROBOTS)
@@ -164,7 +171,8 @@ def test_a_command_is_reached_and_a_limit_approached(name):
 
 
 def test_batched_equals_looped():
-    limits, rng = ROBOTS["panda"].narrow(), np.random.default_rng(5)
+    limits = ROBOTS["panda"].narrow()
+    rng = np.random.default_rng(5)
     state = anywhere(limits, 20, rng)
     plans, good = plan_joint_stop(state, H, limits)
     single = [plan_joint_stop(State(*(x[i] for x in state)), H, limits)[0] for i in range(20)]
