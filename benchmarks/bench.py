@@ -174,7 +174,8 @@ def measure_part(
         known = {name: probe for name, probe in probes_of.items() if name != SB3 or part.sb3}
         values = measure_rates(part, known, turns)
     here = values.pop("here")
-    middle, load = statistics.median, round(os.getloadavg()[0], 1)
+    middle = statistics.median
+    load = round(os.getloadavg()[0], 1)
     base = {
         "part": part.name,
         "unit": part.unit,

@@ -95,7 +95,8 @@ def _format_cell(runs: Runs, mark: int, column: str, shown: Callable[[float], st
     }
     if not at:
         return ""
-    values, seeds = list(at.values()), ", ".join(map(str, sorted(at)))
+    values = list(at.values())
+    seeds = ", ".join(map(str, sorted(at)))
     if len(values) == 1:
         return f"{shown(values[0])} (seed {seeds})"
     spread = f"{shown(statistics.stdev(values))}, {shown(min(values))} to {shown(max(values))}"
@@ -206,10 +207,8 @@ def _format_roofline(here: dict[str, float]) -> str:
     """Compare updates with the time of their matrix products alone."""
     lines = ["| | GFLOP | updates/s | GFLOP/s | of a large product's |", "| --- " * 5 + "|"]
     for width in (128, 256):
-        each, rate = (
-            compute_update_gflop(width, probes.O_DIM, probes.A_DIM, probes.BATCH),
-            here[f"update 2x{width}"],
-        )
+        each = compute_update_gflop(width, probes.O_DIM, probes.A_DIM, probes.BATCH)
+        rate = here[f"update 2x{width}"]
         share = each * rate / here["product"]
         lines.append(f"| 2x{width} | {each:.3f} | {rate:,.0f} | {each * rate:.0f} | {share:.0%} |")
     return (
@@ -247,7 +246,8 @@ def _plot_speed(rows: list[dict]) -> None:
 
 def replace_section(name: str, text: str, page: Path = PAGE) -> None:
     """Put `text` between the comments `<!-- name -->` and `<!-- end of name -->` of a page."""
-    begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+    begin = f"<!-- {name} -->\n"
+    end = f"<!-- end of {name} -->"
     before, _, rest = page.read_text().partition(begin)
     _, found, after = rest.partition(end)
     if not found:

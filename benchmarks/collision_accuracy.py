@@ -33,13 +33,17 @@ def measure(name: str, count: int, seed: int) -> str:
     from envs.collision.fitting.meshes import Meshes, touch  # here: coal is an extra
 
     robot = make_robot(name)
-    model, hand, rng = compile_collision(robot), robot.gripper, np.random.default_rng(seed)
+    model = compile_collision(robot)
+    hand = robot.gripper
+    rng = np.random.default_rng(seed)
     q = rng.uniform(*robot.qlim, (count, robot.n))
     stroke = (hand.closed, hand.opened) if hand else (0.0, 0.0)
     drivers = rng.uniform(min(stroke), max(stroke), count)
-    q_, drivers_ = torch.tensor(q, dtype=torch.float32), torch.tensor(drivers, dtype=torch.float32)
+    q_ = torch.tensor(q, dtype=torch.float32)
+    drivers_ = torch.tensor(drivers, dtype=torch.float32)
     meshes = Meshes(robot)
-    pairs, touching = meshes.list_pairs(), np.zeros(count, bool)
+    pairs = meshes.list_pairs()
+    touching = np.zeros(count, bool)
     for row, placed in enumerate(map(meshes.place, q, drivers)):
         touching[row] = any(touch(placed[a], placed[b]) for a, b in pairs)
     jointed = model if model.at_opening is None else model.at_opening
@@ -50,7 +54,8 @@ def measure(name: str, count: int, seed: int) -> str:
             f"{(touching & ~alarm).sum()}",
             f"{(alarm & ~touching).sum() / (~touching).sum():.1%}",
         ]
-    some, theirs = q_[:4096], drivers_[:4096]
+    some = q_[:4096]
+    theirs = drivers_[:4096]
     speeds = [
         measure_rates(partial(self_distance, model, some, at), len(some), 50)[0]
         for at in (theirs, None)

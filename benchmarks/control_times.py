@@ -17,9 +17,11 @@ from td3_robot.deploy import DeployError, Obstacles, Policy, Robot, SafetyFilter
 from td3_robot.errors import ConfigError
 from td3_robot.utils.console import exit_code
 
-COUNT, WARM = 10_000, 200
+COUNT = 10_000
+WARM = 200
 BOX = np.array([[0.5, 0.0, 0.15, 0.1, 0.1, 0.15, 1.0, 0.0, 0.0, 0.0]])
-GROUND, AROUND = Obstacles(ground=0.0), Obstacles(ground=0.0, boxes=BOX)
+GROUND = Obstacles(ground=0.0)
+AROUND = Obstacles(ground=0.0, boxes=BOX)
 FILTERS = {
     "itself and the ground": {"obstacles": GROUND},
     "and a box, 0.8 m/s": {"obstacles": AROUND, "tcp_speed": 0.8},
@@ -39,7 +41,8 @@ def print_times(name: str, calls: Iterator[Callable[[], object]]) -> None:
 
 def iter_steps(policy: Policy) -> Iterator[Callable[[], object]]:
     """Yield calls of the policy, near its test vectors."""
-    chance, vectors = np.random.default_rng(0), policy.metadata["test_vectors"]
+    chance = np.random.default_rng(0)
+    vectors = policy.metadata["test_vectors"]
     for number in range(COUNT + WARM):
         moment = vectors[number % len(vectors)]
         q, qd = (np.array(moment[name]) for name in ("q", "qd"))
@@ -56,7 +59,8 @@ def iter_steps(policy: Policy) -> Iterator[Callable[[], object]]:
 
 def iter_ticks(robot: Robot, **options) -> Iterator[Callable[[], object]]:
     """Yield calls of the filter, with a new command every 50 ticks."""
-    chance, safe = np.random.default_rng(0), SafetyFilter(robot, 1000.0, **options)
+    chance = np.random.default_rng(0)
+    safe = SafetyFilter(robot, 1000.0, **options)
     safe.reset(robot.home)
     for tick in range(COUNT + WARM):
         if tick % 50 == 0:

@@ -136,7 +136,8 @@ def print_parts(checkpoint: Path) -> None:
     evaluation = Evaluation(load_run_config(checkpoint, EnvOptions)[1], 1)
     evaluation.add("policy", lambda env: agent.select_action)
     control = InteractiveControl(evaluation)
-    panel, times = Panel(control), []
+    panel = Panel(control)
+    times = []
     shown = SwiftViewer(control.robot, open_browser=False, realtime=False, panel=panel)
     with open_headless_page((SIZE["width"], SIZE["height"])) as page, shown as viewer:
         page.goto(viewer.url)

@@ -49,7 +49,9 @@ VICTIMS = {  # what is done to whom
     "loop killed": ("loop", signal.SIGKILL),
     "loop stopped": ("loop", signal.SIGSTOP),
 }
-SPEED, SECONDS, CALM = 0.1, 0.8, 0.05  # of a run; the share of the speed is run_policy.py's default
+SPEED = 0.1  # of a run, run_policy.py's default
+SECONDS = 0.8
+CALM = 0.05
 REST = 0.2  # [s] within which the arm has to be at rest after the last good message
 ROWS = 4000
 FORK = multiprocessing.get_context("fork")
@@ -105,7 +107,8 @@ def run_once(path: str, policy: Policy, robot, fault: str, seed: int) -> Run:
     goal = np.array([chance.uniform(0.3, 0.6), chance.uniform(-0.3, 0.3), chance.uniform(0.2, 0.6)])
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sock.bind(("127.0.0.1", 0))
-    count, rows = FORK.Value("q", 0, lock=False), RawArray("d", ROWS * 2 * policy.robot.limits.n)
+    count = FORK.Value("q", 0, lock=False)
+    rows = RawArray("d", ROWS * 2 * policy.robot.limits.n)
     here, there = FORK.Pipe()
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log.csv"
@@ -117,7 +120,9 @@ def run_once(path: str, policy: Policy, robot, fault: str, seed: int) -> Run:
         )
         loop.start()
         there.close()
-        mind, line, hit = None, "", 0
+        mind = None
+        line = ""
+        hit = 0
         try:
             if not here.poll(30.0):
                 return Run(fault, "the loop did not start", np.inf, "")
@@ -173,11 +178,14 @@ def _read_sent(log: Path) -> np.ndarray:
 def _judge(
     fault: str, policy: Policy, steps: np.ndarray, sent: np.ndarray, hit: int, line: str
 ) -> Run:
-    limits, wrong = policy.robot.limits, []
-    q, qd = steps[:, 0], np.abs(steps[:, 1]).max(1)
+    limits = policy.robot.limits
+    wrong = []
+    q = steps[:, 0]
+    qd = np.abs(steps[:, 1]).max(1)
     if (q < limits.lower).any() or (q > limits.upper).any():
         wrong.append("a position limit was violated")
-    h, part = 1.0 / UdpArm.RATE, 1.0 + 1e-4  # the log has nine digits
+    h = 1.0 / UdpArm.RATE
+    part = 1.0 + 1e-4  # the log has nine digits
     for what, rows, most in (
         ("velocity", sent, SPEED * limits.velocity),
         ("acceleration", np.diff(sent, axis=0) / h, limits.acceleration),
@@ -208,7 +216,8 @@ def torture(path: str, runs: int, seed: int = 0, jobs: int = 1) -> Iterator[Run]
     except DeployError as error:
         raise ConfigError(str(error)) from None
     given = path, policy, envs.make_robot(policy.robot.name)
-    faults, numbers = [*NETWORK, *VICTIMS], range(runs)
+    faults = [*NETWORK, *VICTIMS]
+    numbers = range(runs)
     with ProcessPoolExecutor(jobs, FORK, _GIVEN.extend, (given,)) as pool:
         yield from pool.map(
             _run_given,

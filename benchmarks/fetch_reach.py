@@ -20,7 +20,9 @@ from td3_robot import TD3
 from td3_robot.checkpoint import find
 from td3_robot.utils.console import exit_code
 
-ENV_ID, FIRST_SEED, GAIN = "FetchReach-v4", 50_000, 40.0  # gain [1/m]
+ENV_ID = "FetchReach-v4"
+FIRST_SEED = 50_000
+GAIN = 40.0  # [1/m]
 
 Policy = Callable[[dict], np.ndarray]
 
@@ -43,9 +45,11 @@ def load_policy(checkpoint: Path) -> Policy:
 
 def measure_returns(policy: Policy, episodes: int) -> np.ndarray:
     """Return the sums of rewards (episodes,)."""
-    env, found = gymnasium.make(ENV_ID), np.zeros(episodes)
+    env = gymnasium.make(ENV_ID)
+    found = np.zeros(episodes)
     for episode in range(episodes):
-        observed, over = env.reset(seed=FIRST_SEED + episode)[0], False
+        observed = env.reset(seed=FIRST_SEED + episode)[0]
+        over = False
         while not over:
             observed, reward, terminated, truncated, _ = env.step(policy(observed))
             found[episode] += reward

@@ -11,6 +11,7 @@ import sys
 from dataclasses import replace
 from typing import Any
 
+import rows
 import torch
 
 from envs.config.env_options import MUJOCO, EnvOptions
@@ -21,7 +22,6 @@ from td3_robot.cli.arguments import load_run_config
 from td3_robot.utils.console import exit_code
 
 PROGRAMS = ("insert_straight", "insert_spiral", "insert_tilted")
-UNSEEN_SEED = 12345
 
 
 def measure(options: EnvOptions, episodes: int, seed: int, checkpoint: str | None) -> None:
@@ -48,7 +48,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--checkpoints", nargs="*", default=[], help="policies to measure")
     parser.add_argument("--robot", default="panda", help="of the programs")
     parser.add_argument("--episodes", type=int, default=1000, help="of each controller")
-    parser.add_argument("--seed", type=int, default=UNSEEN_SEED, help="of the episodes")
+    parser.add_argument("--seed", type=int, default=rows.UNSEEN_SEED, help="of the episodes")
     parser.add_argument("--randomize", default="none", help="of configs/randomization")
     arguments = parser.parse_args(argv)
     torch.set_num_threads(1)

@@ -29,7 +29,6 @@ from td3_robot.errors import require_packages
 from td3_robot.utils.console import exit_code
 
 KEY = ("arm", "task")
-UNSEEN_SEED = 12345
 CLASSICAL = {"reach": "rrmc", "reach_pose": "ik"}
 SCRATCH = "arm"  # the run of a training
 
@@ -49,7 +48,7 @@ def measure(words: list[str], task: str, seed: int, episodes: int) -> rows.Row:
     path, *options = words
     robot = ["--robot", str(Path(path).absolute()), *options, "--task", task]
     classical = CLASSICAL[task]
-    count = ["--episodes", str(episodes), "--seed", str(UNSEEN_SEED)]
+    count = ["--episodes", str(episodes), "--seed", str(rows.UNSEEN_SEED)]
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         began = time.perf_counter()

@@ -18,7 +18,10 @@ import torch
 
 Work = Callable[[], object]  # one repetition
 
-O_DIM, A_DIM, TRANSITIONS, BATCH = 17, 6, 100_000, 256  # HalfCheetah's
+O_DIM = 17  # HalfCheetah's
+A_DIM = 6
+TRANSITIONS = 100_000
+BATCH = 256
 ARMS = 4096
 
 
@@ -126,7 +129,8 @@ def prepare_product() -> Work:
     """Prepare a matrix product of 2 GFLOP, by the faster library."""
     from td3_robot.networks.linear import matmul
 
-    a, b = torch.rand(1024, 1024), torch.rand(1024, 1024)
+    a = torch.rand(1024, 1024)
+    b = torch.rand(1024, 1024)
     return lambda: matmul(a, b)
 
 

@@ -16,12 +16,12 @@ import tempfile
 import time
 from pathlib import Path
 
+import rows
 from training import run_script
 
 from td3_robot.utils.console import exit_code
 
 EPISODES = 1000
-UNSEEN_SEED = 12345
 
 
 def measure(robot: str, seed: int, options: list[str], folder: Path) -> dict:
@@ -33,7 +33,7 @@ def measure(robot: str, seed: int, options: list[str], folder: Path) -> dict:
     run_script("train.py", *train, folder=folder)
     seconds = time.perf_counter() - began
     evaluate = ["--checkpoint", f"checkpoints/{name}", "--json", str(result)]
-    evaluate += ["--episodes", str(EPISODES), "--seed", str(UNSEEN_SEED)]
+    evaluate += ["--episodes", str(EPISODES), "--seed", str(rows.UNSEEN_SEED)]
     run_script("evaluate.py", *evaluate, folder=folder)
     return json.loads(result.read_text()) | {"seconds": seconds}
 
@@ -62,10 +62,8 @@ def main(argv: list[str]) -> None:
         for robot in arguments.robots or shipped_robots():
             for seed in range(arguments.seeds):
                 row = measure(robot, seed, options, Path(scratch))
-                error, to_goal = (
-                    row["final_position_error_m"],
-                    row["time_to_goal_s"]["median"] or float("nan"),
-                )
+                error = row["final_position_error_m"]
+                to_goal = row["time_to_goal_s"]["median"] or float("nan")
                 violations = sum(count or 0 for count in row["limit_violations"].values())
                 print(
                     f"{robot:<12} {seed:>4} {row['success_rate']:>8.1%} "

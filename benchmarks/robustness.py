@@ -58,10 +58,8 @@ RESULTS = ROOT / "benchmarks" / "results"
 def make_evaluation(run: str, episodes: int) -> Evaluation:
     """Make the evaluation of a policy."""
     folder = ROOT / "checkpoints" / run
-    evaluation, agent = (
-        Evaluation(load_run_config(folder, EnvOptions)[1], episodes),
-        TD3.from_checkpoint(folder),
-    )
+    evaluation = Evaluation(load_run_config(folder, EnvOptions)[1], episodes)
+    agent = TD3.from_checkpoint(folder)
     evaluation.add("policy", lambda env: agent.select_action)
     return evaluation
 
@@ -91,7 +89,8 @@ def measure_speed(arms: int = 256, steps: int = 300) -> None:
             name: envs.make("panda", task, arms, disturbances=Disturbances(**given))
             for name, given in conditions.items()
         }
-        action, spent = torch.zeros(arms, made["none"].a_dim), dict.fromkeys(made, 0.0)
+        action = torch.zeros(arms, made["none"].a_dim)
+        spent = dict.fromkeys(made, 0.0)
         for _ in range(steps):
             for name, env in made.items():
                 began = time.perf_counter()

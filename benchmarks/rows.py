@@ -4,7 +4,10 @@ import csv
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from envs.command_line import EvaluateFlags
+
 Row = dict[str, object]
+UNSEEN_SEED = EvaluateFlags.seed  # of scenes that no policy was trained on
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:

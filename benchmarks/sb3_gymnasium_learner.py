@@ -26,7 +26,8 @@ class Evaluation(BaseCallback):
 
     def __init__(self, job: Job, wall_before: float):
         super().__init__()
-        self.job, self.started = job, time.perf_counter() - wall_before
+        self.job = job
+        self.started = time.perf_counter() - wall_before
         self.envs = gymnasium.make_vec(job.env, num_envs=job.episodes, vectorization_mode="sync")
 
     def _on_step(self) -> bool:
@@ -47,7 +48,8 @@ class Evaluation(BaseCallback):
         """Return and success (NaN where the environment does not report it) of each episode."""
         observation, _ = self.envs.reset(seed=self.job.seed + 1_000_000)
         running = np.ones(self.job.episodes, bool)
-        returns, success = np.zeros(self.job.episodes), np.full(self.job.episodes, np.nan)
+        returns = np.zeros(self.job.episodes)
+        success = np.full(self.job.episodes, np.nan)
         while running.any():
             if (normalizer := self.model.get_vec_normalize_env()) is not None:
                 observation = normalizer.normalize_obs(observation)
@@ -69,7 +71,8 @@ def make_env(job: Job) -> VecEnv:
 
 def make_learner(job: Job) -> TD3:
     """Make a new learner, with hindsight if observations carry goals."""
-    s, env = job.settings, make_env(job)
+    s = job.settings
+    env = make_env(job)
     goals = isinstance(env.observation_space, gymnasium.spaces.Dict)
     hindsight = {"n_sampled_goal": s["hindsight_goals"], "goal_selection_strategy": "future"}
     a_dim = env.action_space.shape[0]
@@ -127,7 +130,8 @@ def restore(job: Job) -> TD3:
     arrays = np.load(folder / "buffer.npz")
     for name in BUFFER_ARRAYS:
         getattr(model.replay_buffer, name)[: len(arrays[name])] = arrays[name]
-    model.replay_buffer.pos, model.replay_buffer.full = int(arrays["pos"]), bool(arrays["full"])
+    model.replay_buffer.pos = int(arrays["pos"])
+    model.replay_buffer.full = bool(arrays["full"])
     return model
 
 
@@ -150,7 +154,8 @@ def train(job: Job) -> None:
                 row for row in csv.DictReader(file) if int(row["env_steps"]) <= model.num_timesteps
             ]
     else:
-        model, rows = make_learner(job), []
+        model = make_learner(job)
+        rows = []
     with open(job.csv, "w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()

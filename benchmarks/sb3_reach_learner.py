@@ -40,7 +40,8 @@ class ArmVecEnv(VecEnv):
     def step_wait(self):
         """Step; mark time limits the way SB3 expects."""
         step = self.env.step(self._actions)
-        done, last = (step.terminated | step.truncated).numpy(), step.next_observation.numpy()
+        done = (step.terminated | step.truncated).numpy()
+        last = step.next_observation.numpy()
         infos = [
             {"terminal_observation": last[i], "TimeLimit.truncated": True} if done[i] else {}
             for i in range(len(done))
@@ -105,7 +106,8 @@ def train(folder: Path, arguments, started: float) -> None:
     torch.set_num_threads(config.threads)
     env = envs.make_from_config(arguments.environment, config.num_envs, seed=config.seed)
     evaluation_env = envs.make_from_config(arguments.environment, config.evaluation.episodes)
-    td3, noise = config.td3, np.full(env.a_dim, config.exploration.noise)
+    td3 = config.td3
+    noise = np.full(env.a_dim, config.exploration.noise)
     model = TD3(
         "MlpPolicy",
         ArmVecEnv(env),

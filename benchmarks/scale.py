@@ -81,7 +81,8 @@ def measure_parts(config: Config, options: EnvOptions) -> dict:
 
 def time_all_reduce(count: int, size: float) -> float:
     """Time an all-reduce of so many bytes over loopback; ranks are threads."""
-    store, results = dist.HashStore(), []
+    store = dist.HashStore()
+    results = []
 
     def work(rank: int) -> None:
         group = dist.ProcessGroupGloo(store, rank, count, datetime.timedelta(seconds=120))
@@ -106,15 +107,14 @@ def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--task", default="reach")
     arguments = parse_train(["--task", parser.parse_args(argv).task], EnvOptions, TrainFlags)
-    config, options = arguments.config, arguments.environment
+    config = arguments.config
+    options = arguments.environment
     torch.set_num_threads(1)
     found = measure_parts(config, options)
-    size, batch, arms, updates = (
-        found["gradients"],
-        config.replay.batch_size,
-        config.num_envs,
-        config.updates_per_step,
-    )
+    size = found["gradients"]
+    batch = config.replay.batch_size
+    arms = config.num_envs
+    updates = config.updates_per_step
 
     def predict_time(name, x):
         return found[name][0] + found[name][1] * x

@@ -31,7 +31,6 @@ from tests.virtual_arm import Clock, VirtualPolicy
 
 RESULTS = Path(__file__).resolve().parent / "results" / "soft_servos.csv"
 KEY = ("servo", "reads", "compensated")
-SEED = 12345
 STEP = 0.001  # [s] of the servo
 PERIOD = 0.01  # [s] of the control loop
 DELAY = 0.01  # [s] from sending to the servo
@@ -148,7 +147,7 @@ def play(
         latency=latency or 0.0,
         estimate=found.append if latency is None else None,
     )
-    passed = np.array(arm.passed) if reason == "the time is up" else None
+    passed = np.array(arm.passed) if reason == control_loop.TIME_UP else None
     return passed, found[0] if found else latency or 0.0
 
 
@@ -187,8 +186,8 @@ def main(argv: list[str]) -> None:
     parser.add_argument("policy", help="exported policy of reach for a Panda")
     parser.add_argument("--goals", type=int, default=50)
     asked = parser.parse_args(argv)
-    env = envs.make("panda", "reach", asked.goals, seed=SEED)
-    env.reset(SEED)
+    env = envs.make("panda", "reach", asked.goals, seed=rows.UNSEEN_SEED)
+    env.reset(rows.UNSEEN_SEED)
     goals = env.moment.scene["goal"].double().numpy()
     clock = Clock()
     control_loop.time = clock  # type: ignore[assignment]

@@ -26,7 +26,6 @@ from td3_robot.utils.console import exit_code
 from td3_robot.utils.memory import keep_freed_memory
 
 RESULTS = ROOT / "benchmarks" / "results" / "tasks.csv"
-UNSEEN_SEED = 12345
 BASELINES = {
     "reach": ("rrmc", "neo"),
     "reach_pose": ("rrmc", "neo", "ik"),
@@ -66,7 +65,8 @@ def train(task: str, seed: int) -> Path:
 def measure(task: str, seed: int, folder: Path, episodes: int) -> list[rows.Row]:
     """Return the rows of a policy and of the baselines."""
     _, options = load_run_config(folder, EnvOptions)
-    agent, evaluation = TD3.from_checkpoint(folder), Evaluation(options, episodes, UNSEEN_SEED)
+    agent = TD3.from_checkpoint(folder)
+    evaluation = Evaluation(options, episodes, rows.UNSEEN_SEED)
     evaluation.add("policy", lambda env: agent.select_action)
     for name in BASELINES[task]:
         evaluation.add_baseline(name)

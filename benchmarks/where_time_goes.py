@@ -10,7 +10,8 @@ Python's own start.
 
 import time
 
-WALL, CPU = time.perf_counter(), time.process_time()
+WALL = time.perf_counter()
+CPU = time.process_time()
 
 import builtins  # noqa: E402
 import functools  # noqa: E402
@@ -55,12 +56,14 @@ class Clock:
         @functools.wraps(function)
         def wrapper(*args, **kwargs):
             self._inner.append([0.0, 0.0])
-            wall, cpu = time.perf_counter(), time.process_time()
+            wall = time.perf_counter()
+            cpu = time.process_time()
             try:
                 return function(*args, **kwargs)
             finally:
                 took = (time.perf_counter() - wall, time.process_time() - cpu)
-                inner, total = self._inner.pop(), self.spent.setdefault(part, [0.0, 0.0, 0])
+                inner = self._inner.pop()
+                total = self.spent.setdefault(part, [0.0, 0.0, 0])
                 for i in range(2):
                     total[i] += took[i] - inner[i]
                     if self._inner:

@@ -136,7 +136,9 @@ def _choose_paths(
 def _tighten(
     world: World, q: Tensor, via: Tensor, solution: Tensor, obstacles: Obstacles
 ) -> Tensor:
-    """Return the corners (B, n) of free paths, moved towards the straight lines while free."""
+    """Return the corners (B, n) of free paths, each moved to the farthest of `TIGHTER` places
+    towards the straight line where the path is free; nearer places may be blocked.
+    """
     first, second = (
         (b - a).abs().div(world.model.qdlim).amax(1, keepdim=True)
         for a, b in ((q, via), (via, solution))

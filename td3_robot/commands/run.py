@@ -29,7 +29,13 @@ from td3_robot.deploy.planning.motion_planner import PathFollower
 from td3_robot.deploy.policy import CLOCK, FILE
 from td3_robot.deploy.robot.obstacles import KINDS
 from td3_robot.deploy.runtime.arrival import Arrival, RecordedArm
-from td3_robot.deploy.runtime.control_loop import Log, run_control_loop, wait_for_calm_start
+from td3_robot.deploy.runtime.control_loop import (
+    OPERATOR,
+    TIME_UP,
+    Log,
+    run_control_loop,
+    wait_for_calm_start,
+)
 from td3_robot.deploy.runtime.emergency_stop import interrupt_on_signals, make_stop_poll
 from td3_robot.deploy.runtime.latency_compensation import LONGEST
 from td3_robot.deploy.runtime.policy_worker import TERMINAL, PolicyProcess
@@ -38,7 +44,6 @@ from td3_robot.utils.console import STOPPED, get_command_line, get_program, say
 from td3_robot.utils.progress import stage
 
 SIMULATED = "simulated"
-TIME_UP = "the time is up"  # reason of the control loop
 NOT_REACHED = 4  # exit code: the time is up, and the arm is not at its goal
 PLANNED = (*GoalSolver.names, *PathFollower.names)  # of a scene, by the policy itself
 _SAFETY = "Limits and obstacles"  # headings of --help-all
@@ -48,6 +53,7 @@ MARGIN = 0.01  # [rad or m] kept before position limits, for an arm that lags be
 FOLLOWS = 0.1  # [rad] by which an arm may be elsewhere than it was sent to
 PERIODS = 1.5  # of a policy, after which its next command is overdue
 MEANWHILE = 0.1  # [s] for which it is looked at once more, after the policy has thought
+ANYWHERE = 100.0 * np.pi  # [rad] no limit: an arm that is sent nothing may be where it is
 BOOT = 180.0  # [s] that the simulated arm may take to start, on a busy machine
 
 
@@ -140,27 +146,30 @@ def main(argv: list[str]) -> int:
         130 if it was stopped by the operator, and 1 if anything else stopped it.
     """
     schema = make_schema(get_program("run"), "Drive an arm with a policy.", Arguments)
-    asked = build(Arguments, schema.read_flags(argv))
-    path = find_policy(not_none(asked.policy))
+    arguments = build(Arguments, schema.read_flags(argv))
+    path = find_policy(not_none(arguments.policy))
     try:
         with stage("loading the policy"):
             policy = Policy.load(path)
-            scene = build_scene(policy, asked)
-            kept = replace_limits(policy.robot, asked.limits)
-            kept.limits.narrow(asked.speed)  # a speed that cannot be is refused before it divides
-            around = load_obstacles(asked)
-            needed = check_goal(policy, kept, scene["goal"], around, asked.speed, asked.seconds)
-        reason, arrival = drive(policy, path, asked, scene)
+            scene = build_scene(policy, arguments)
+            limited_robot = replace_limits(policy.robot, arguments.limits)
+            # a speed that cannot be is refused before it divides
+            limited_robot.limits.narrow(arguments.speed)
+            obstacles = load_obstacles(arguments)
+            needed = check_goal(
+                policy, limited_robot, scene["goal"], obstacles, arguments.speed, arguments.seconds
+            )
+        reason, arrival = drive(policy, path, arguments, scene)
     except DeployError as error:
         raise ConfigError(str(error)) from None
     if arrival is not None:
         say(describe_arrival(arrival, policy))
         if reason == TIME_UP and not arrival.reached:
-            say(suggest_time(arrival, asked.seconds, asked.speed, needed))
+            say(suggest_time(arrival, arguments.seconds, arguments.speed, needed))
     say(f"the arm is at rest: {reason}")
     if reason == TIME_UP:
         return 0 if arrival is None or arrival.reached else NOT_REACHED
-    return STOPPED if reason == "stopped by the operator" else 1
+    return STOPPED if reason == OPERATOR else 1
 
 
 def find_policy(name: Path) -> Path:
@@ -186,15 +195,15 @@ def find_policy(name: Path) -> Path:
     return path
 
 
-def build_scene(policy: Policy, asked: Arguments) -> dict[str, Any]:
+def build_scene(policy: Policy, arguments: Arguments) -> dict[str, Any]:
     """Build what the policy observes besides the arm: goal and obstacles.
 
     Raises:
         ConfigError: it needs something that is not known here.
         DeployError: the goal is of another shape.
     """
-    scene: dict[str, Any] = {"goal": np.array(asked.goal)}
-    scene |= {"obstacles": load_obstacles(asked)} if "spheres" in policy.scene else {}
+    scene: dict[str, Any] = {"goal": np.array(arguments.goal)}
+    scene |= {"obstacles": load_obstacles(arguments)} if "spheres" in policy.scene else {}
     nothing: dict[str, Any] = {
         name: np.zeros(policy.scene[name]) for name in FELT if name in policy.scene
     }
@@ -212,11 +221,11 @@ def build_scene(policy: Policy, asked: Arguments) -> dict[str, Any]:
     return scene
 
 
-def load_obstacles(asked: Arguments) -> Obstacles:
+def load_obstacles(arguments: Arguments) -> Obstacles:
     """Load the obstacles around the arm."""
-    if asked.obstacles:
-        return Obstacles.load(asked.obstacles, asked.ground)
-    return Obstacles(ground=asked.ground)
+    if arguments.obstacles:
+        return Obstacles.load(arguments.obstacles, arguments.ground)
+    return Obstacles(ground=arguments.ground)
 
 
 def replace_limits(robot: Robot, name: str | None) -> Robot:
@@ -236,67 +245,74 @@ def replace_limits(robot: Robot, name: str | None) -> Robot:
 
 
 def drive(
-    policy: Policy, path: Path, asked: Arguments, scene: dict[str, Any]
+    policy: Policy, path: Path, arguments: Arguments, scene: dict[str, Any]
 ) -> tuple[str, Arrival | None]:
     """Move the arm until it is at rest again.
 
     Returns:
         Why it ended, in words, and where the arm came to rest; None if nothing was sent.
     """
-    kept = replace_limits(policy.robot, asked.limits)
+    limited_robot = replace_limits(policy.robot, arguments.limits)
     with contextlib.ExitStack() as cleanup:
         interrupt_on_signals()
-        log = Log(asked.log, kept.joints)  # first: if none can be written nothing should move
+        # first: if none can be written nothing should move
+        log = Log(arguments.log, limited_robot.joints)
         cleanup.callback(log.close)
         with stage("waiting for the arm"):
-            arm = RecordedArm(_connect(asked, policy, kept.joints, cleanup))
+            arm = RecordedArm(_connect(arguments, policy, limited_robot.joints, cleanup))
             try:
-                watch = _make_watchdog(policy, kept, asked, arm.rate)
-                mind = PolicyProcess(str(path))
-                cleanup.callback(mind.close)
-                _wait_for_start(arm, watch, mind, policy, asked, scene)
+                watch = _make_watchdog(policy, limited_robot, arguments, arm.rate)
+                policy_process = PolicyProcess(str(path))
+                cleanup.callback(policy_process.close)
+                _wait_for_start(arm, watch, policy_process, policy, arguments, scene)
             except BaseException:
                 with contextlib.suppress(DeployError):  # what went wrong first is what counts
                     arm.stop()  # gives it back to whoever moves it next
                 raise
         pressed = make_stop_poll()
-        latency = min(arm.latency, LONGEST) if asked.latency is None else asked.latency
+        latency = min(arm.latency, LONGEST) if arguments.latency is None else arguments.latency
         assumed = f", assuming {1e3 * latency:.0f} ms of latency" if latency else ""
         say(
-            f"{policy.robot.name} moves at {asked.speed:.0%} of its speed for {asked.seconds:g} s"
-            f"{assumed}; Enter or Ctrl-C stops it"
+            f"{policy.robot.name} moves at {arguments.speed:.0%} of its speed "
+            f"for {arguments.seconds:g} s{assumed}; Enter or Ctrl-C stops it"
         )
-        how = {
-            "latency": latency,
-            "policy_rate": policy.rate,
-            "speed": asked.speed,
-            "seconds": asked.seconds,
-            "estimate": _print_latency if asked.latency is None and not asked.dry_run else None,
-        }
+        estimated = arguments.latency is None and not arguments.dry_run
         arm.forget()
         reason = run_control_loop(
-            arm, mind, watch, scene, **how, log=log, pressed=pressed, send=not asked.dry_run
+            arm,
+            policy_process,
+            watch,
+            scene,
+            policy_rate=policy.rate,
+            speed=arguments.speed,
+            seconds=arguments.seconds,
+            log=log,
+            latency=latency,
+            estimate=_print_latency if estimated else None,
+            pressed=pressed,
+            send=not arguments.dry_run,
         )
-    if asked.dry_run:
+    if arguments.dry_run:
         return reason, None
     return reason, arm.measure_arrival(policy.robot, scene["goal"], *get_tolerances(policy))
 
 
-def _make_watchdog(policy: Policy, kept: Robot, asked: Arguments, rate: float) -> Watchdog:
+def _make_watchdog(
+    policy: Policy, limited_robot: Robot, arguments: Arguments, rate: float
+) -> Watchdog:
     """Make the watchdog and the safety filter of an arm at this rate [Hz]."""
-    known = asked.ground is not None or asked.obstacles is not None
-    around = load_obstacles(asked) if known else None
+    known = arguments.ground is not None or arguments.obstacles is not None
+    obstacles = load_obstacles(arguments) if known else None
     overdue = max(Watchdog.COMMAND_AGE, PERIODS / policy.rate)
-    # an arm that is sent nothing stays where it is
-    follows = FOLLOWING.get(asked.arm, FOLLOWS) if not asked.dry_run else np.pi * 100.0
+    follows = FOLLOWING.get(arguments.arm, FOLLOWS) if not arguments.dry_run else ANYWHERE
     safe = SafetyFilter(
-        kept,
+        limited_robot,
         rate,
         policy.rate,
-        speed=asked.speed,
+        speed=arguments.speed,
         margin=MARGIN,
-        tcp_speed=asked.tcp_speed,
-        obstacles=around,
+        tcp_speed=arguments.tcp_speed,
+        obstacles=obstacles,
     )
     return Watchdog(safe, following=follows, command_age=overdue)
 
@@ -304,17 +320,17 @@ def _make_watchdog(policy: Policy, kept: Robot, asked: Arguments, rate: float) -
 def _wait_for_start(
     arm: RecordedArm,
     watch: Watchdog,
-    mind: PolicyProcess,
+    policy_process: PolicyProcess,
     policy: Policy,
-    asked: Arguments,
+    arguments: Arguments,
     scene: dict[str, Any],
 ) -> None:
     """Wait until the arm is at rest near the policy's start, and the policy has planned."""
     region = policy.metadata["task"]["constants"]["start_spread"] + NEAR
-    patience = BOOT if asked.arm == SIMULATED else 5.0
+    patience = BOOT if arguments.arm == SIMULATED else 5.0
     start = wait_for_calm_start(arm, watch, policy.robot.home, region, patience)
-    _check_felt(policy, start, asked.arm)
-    mind.prepare(start, scene)
+    _check_felt(policy, start, arguments.arm)
+    policy_process.prepare(start, scene)
     # it is still there
     start = wait_for_calm_start(arm, watch, policy.robot.home, region, calm=MEANWHILE)
     watch.reset(start.q, start.stamp)
@@ -334,17 +350,19 @@ def _print_latency(seconds: float) -> None:
 
 
 def _connect(
-    asked: Arguments, policy: Policy, joints: tuple[str, ...], cleanup: contextlib.ExitStack
+    arguments: Arguments, policy: Policy, joints: tuple[str, ...], cleanup: contextlib.ExitStack
 ):
-    """The arm, whose joints have these names; a simulated one is started."""
-    if asked.arm != SIMULATED:
-        return ArmProcess(asked.arm, asked.host, joints, asked.realtime)
+    """Connect to the arm, whose joints have these names; a simulated one is started."""
+    if arguments.arm != SIMULATED:
+        return ArmProcess(arguments.arm, arguments.host, joints, arguments.realtime)
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sock.bind(("127.0.0.1", 0))
-    faults = Faults(asked.delay, asked.jitter, asked.drop, asked.duplicate, asked.corrupt)
+    faults = Faults(
+        arguments.delay, arguments.jitter, arguments.drop, arguments.duplicate, arguments.corrupt
+    )
     named = policy.metadata.get("simulator", {"robot": policy.robot.name})
-    if asked.xacro:
-        named = {**named, "xacro": asked.xacro}
+    if arguments.xacro:
+        named = {**named, "xacro": arguments.xacro}
     process = multiprocessing.get_context("spawn").Process(
         target=simulate, args=(named, sock, faults), daemon=True
     )
@@ -356,7 +374,7 @@ def _connect(
 
 
 def simulate(named: dict, sock: socket.socket, faults: Faults) -> None:
-    """The simulated arm's process; `named` is what its robot is made from."""
+    """Run the simulated arm's process; `named` is what its robot is made from."""
     import envs
     from envs.config.assignments import parse_assignments
     from envs.export.simulated_arm import SimulatedArm

@@ -66,14 +66,14 @@ def train(argv: list[str], store: Any = None) -> int:
         for note in arguments.notes:
             print(note)
         return train_seeds(find_script("train"), argv, arguments)
-    return train_run(argv, arguments, store)
+    return train_one_run(argv, arguments, store)
 
 
-def train_run(argv: list[str], arguments: TrainArguments, store: Any) -> int:
+def train_one_run(argv: list[str], arguments: TrainArguments, store: Any) -> int:
     """Build one run and train it; return the exit code."""
     import_torch()  # after parsing, so that a mistyped flag is answered at once
     from envs.arm_env.fingerprint import env_fingerprint
-    from td3_robot.cli import train_run as run
+    from td3_robot.cli import train_run
     from td3_robot.distributed.launch import connect, format_command, open_run_folder, shard_config
     from td3_robot.training.trainer import Trainer
 
@@ -81,24 +81,24 @@ def train_run(argv: list[str], arguments: TrainArguments, store: Any) -> int:
     options = arguments.environment
     flags = arguments.flags
     in_browser = flags.swift and not flags.no_browser and have_browser()
-    run.set_up_process(config)
+    train_run.set_up_process(config)
     communicator = connect(arguments, store)
     part = shard_config(config, communicator.rank, communicator.size)
     env, evaluation_env = build_environments(options, part)
     print_notes(arguments, env)
     expert = build_expert(part.exploration.expert, env)
-    config = dataclasses.replace(config, td3=run.resolve_columns(config, env))
+    config = dataclasses.replace(config, td3=train_run.resolve_columns(config, env))
     start_from = config.start_from if arguments.resume is None else None
-    agent = run.build_agent(config, env, communicator, start_from)
+    agent = train_run.build_agent(config, env, communicator, start_from)
     with contextlib.ExitStack() as cleanup:
         for each in (env, evaluation_env):
             cleanup.callback(getattr(each, "close", lambda: None))
-        callbacks = run.build_callbacks(config)
+        callbacks = train_run.build_callbacks(config)
         if flags.swift:  # before the run folder: where there is no browser, nothing is made
             view = build_live_view(arguments, agent.policy, in_browser)
-            callbacks.append(run.Publish(cleanup.enter_context(view), agent.policy))
+            callbacks.append(train_run.Publish(cleanup.enter_context(view), agent.policy))
         folder = cleanup.enter_context(open_run_folder(arguments, communicator))
-        source = run.build_source(agent, env, part, expert, start_from)
+        source = train_run.build_source(agent, env, part, expert, start_from)
         trainer = Trainer(
             agent,
             source,
@@ -109,15 +109,15 @@ def train_run(argv: list[str], arguments: TrainArguments, store: Any) -> int:
             callbacks=callbacks,
             metadata=options.metadata,
         )
-        if arguments.resume and run.resume(trainer):
+        if arguments.resume and train_run.resume(trainer):
             return 0
-        run.add_stop(trainer, callbacks, flags.stop_at)
+        train_run.add_stop(trainer, callbacks, flags.stop_at)
         # from here on there is something to resume
         cleanup.enter_context(stop_on_signal(trainer.stop))
-        cleanup.callback(run.close_trackers, trainer)
+        cleanup.callback(train_run.close_trackers, trainer)
         if communicator.rank == 0:
             fingerprint = env_fingerprint(env, options.randomize)
-            run.build_trackers(trainer, callbacks, argv, options, fingerprint)
+            train_run.build_trackers(trainer, callbacks, argv, options, fingerprint)
         what = f"{options.robot} learns {options.task}"
         what = f"learning {options.env}" if options.env else what
         processes = f", {communicator.size} processes" if store is not None else ""
@@ -128,7 +128,7 @@ def train_run(argv: list[str], arguments: TrainArguments, store: Any) -> int:
         from envs.simulation.failures import describe_failures
 
         say(describe_failures(engines))
-    return run.report(trainer, summary, format_command(communicator), flags.stop_at)
+    return train_run.report(trainer, summary, format_command(communicator), flags.stop_at)
 
 
 def build_environments(options: EnvOptions, part: Any) -> tuple[Any, Any]:

@@ -82,7 +82,11 @@ def option(
     group: str | None = None,
 ) -> Any:
     """Declare a dataclass field with its default; `rule` is its range or its choices."""
-    rules = {"range": rule} if isinstance(rule, Range) else {"choices": rule} if rule else {}
+    rules: dict[str, object] = {}
+    if isinstance(rule, Range):
+        rules["range"] = rule
+    elif rule:
+        rules["choices"] = rule
     metadata = {**rules, "fixed": fixed, "needs": needs, "aliases": aliases}
     metadata |= {"basic": basic, "group": group}
     return dataclasses.field(default=default, metadata=metadata)

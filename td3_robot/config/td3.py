@@ -1,6 +1,9 @@
 """Options of the learning algorithm, and which exclude each other."""
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from td3_robot.config.field import (
     FINITE,
@@ -210,3 +213,18 @@ class TD3Config:
             )
         if self.r_min is not None and self.r_max is not None and self.r_min > self.r_max:
             raise ConfigError(f"r_min must be at most r_max, got {self.r_min} > {self.r_max}")
+
+
+def resolve_config(config: TD3Config | None, options: Mapping[str, Any]) -> TD3Config:
+    """Return a configuration, by default the paper's, with single fields over it.
+
+    Args:
+        options: fields of `TD3Config`; a width of hidden layers may be one number.
+    """
+    options = dict(options)
+    for name in {"hidden", "critic_hidden"} & options.keys():
+        widths = options[name]
+        options[name] = (widths,) if isinstance(widths, int) else tuple(widths)
+    if config is None:
+        return TD3Config(**options)
+    return dataclasses.replace(config, **options) if options else config

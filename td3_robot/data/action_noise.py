@@ -135,15 +135,15 @@ class OrnsteinUhlenbeckNoise(Noise):
     ):
         require("theta", theta, PART)
         super().__init__(shape, sigma, per_env, generator)
-        self._decay = 1.0 - theta
+        self._correlation = 1.0 - theta
         self.value = torch.zeros(shape, device=generator.device, dtype=torch.float32)
-        # 0 where the next value is an episode's first
+        # (B, 1) correlation with the last value: 0 where the next one is an episode's first
         self.decay = torch.zeros(shape[0], 1, device=generator.device, dtype=torch.float32)
 
     def _step(self) -> Tensor:
         white = (1.0 - self.decay.square()).sqrt() * self._draw_white(*self._shape)
         self.value = self.decay * self.value + white
-        self.decay = torch.full_like(self.decay, self._decay)
+        self.decay = torch.full_like(self.decay, self._correlation)
         return self.value
 
     def _restart(self, done: Tensor) -> None:

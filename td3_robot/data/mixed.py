@@ -83,7 +83,14 @@ class OfflineOnlineSource:
             if new.discount is None or old.discount is None
             else torch.cat((new.discount, old.discount))
         )
-        return Batch(*map(torch.cat, zip(new[:5], old[:5])))._replace(discount=discount)
+        return Batch(
+            state=torch.cat((new.state, old.state)),
+            action=torch.cat((new.action, old.action)),
+            reward=torch.cat((new.reward, old.reward)),
+            next_state=torch.cat((new.next_state, old.next_state)),
+            done=torch.cat((new.done, old.done)),
+            discount=discount,
+        )
 
     def update_priorities(self, error: Tensor) -> None:
         """Do nothing: rows have no priorities."""

@@ -69,8 +69,9 @@ class Arm(Protocol):
     latency: float
 
     def read(self) -> Reading | None:
-        """The newest state, or None where none has come since the last call. A state whose time on
-        the arm's own clock has not changed is no new one.
+        """Return the newest state, or None if none has come since the last call.
+
+        A state whose time on the arm's own clock has not changed is no new one.
         """
 
     def send(self, qd: np.ndarray) -> None:

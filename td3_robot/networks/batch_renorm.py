@@ -43,8 +43,9 @@ class BatchRenorm(nn.Module):
     While it trains, with m and s the mean and deviation of a batch and M and S the running ones
     before it,
 
-        y = weight * ((x - m) / s * r + d) + bias,    r = s / S within [1/3, 3],    d = (m - M) / S
-        within [-5, 5],
+        y = weight * ((x - m) / s * r + d) + bias
+        r = s / S within [1/3, 3]
+        d = (m - M) / S within [-5, 5],
 
     with gradients through m and s but not through r and d. Within those bounds this is
     (x - M) / S, as in evaluation, so that training and evaluation see the same network. The first

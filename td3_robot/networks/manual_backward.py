@@ -3,8 +3,9 @@
 For layers y_i = relu(W_i y_(i-1) + b_i), and g_i the gradient of the loss with respect to what the
 ReLU gets,
 
-    dL/dW_i = g_i^T y_(i-1),    dL/db_i = the sum of g_i over the batch,    g_(i-1) = (g_i W_i)
-    where y_(i-1) > 0.
+    dL/dW_i = g_i^T y_(i-1)
+    dL/db_i = the sum of g_i over the batch
+    g_(i-1) = g_i W_i where y_(i-1) > 0, else 0.
 
 Autograd computes the same, but records every operation, which for small networks takes as long as
 the operations.
@@ -90,8 +91,10 @@ class ManualRenormPass(ManualMLPPass):
     so that no temporary has the size of the batch. The same holds for gradients. With G the sum of
     g over the batch and P = g^T y,
 
-        dL/dW = P a + G c^T,    dL/dbeta = W^T G,    dL/dgamma = (column sums of W * P - m dL/dbeta)
-        / s, dL/dy = g (W a) - a dL/dbeta / B - (y - m) a dL/dgamma / (B s),
+        dL/dW = P a + G c^T
+        dL/dbeta = W^T G
+        dL/dgamma = (column sums of W * P - m dL/dbeta) / s
+        dL/dy = g (W a) - a dL/dbeta / B - (y - m) a dL/dgamma / (B s),
 
     where the last two terms are the derivatives of m and s (Ioffe & Szegedy, "Batch Normalization",
     ICML 2015). The input may lie many deviations from zero and is narrow: it is standardised to

@@ -87,7 +87,12 @@ class MLP(nn.Module):
         self.layers = nn.ModuleList(
             nn.Linear(a, b, dtype=torch.float32) for a, b in zip(widths, widths[1:])
         )
-        normed = () if norm == "none" else widths[:-1] if norm == "renorm" else hidden
+        if norm == "none":
+            normed: Sequence[int] = ()
+        elif norm == "renorm":
+            normed = widths[:-1]
+        else:
+            normed = hidden
         self.norms = nn.ModuleList(map(_NORM_LAYERS[norm], normed)).float()
         if init == "orthogonal":
             self._draw_orthogonal()

@@ -159,7 +159,11 @@ def _train(space: SearchSpace, total: int, folder: Path, script: Path) -> int:
     stopped = (folder / STOP).exists()
     if stopped or ended.failed:
         say(f"continue with: {get_command_line('sweep')} --resume {run_name(folder)}")
-    return STOPPED if stopped else 1 if ended.failed else UNWRITTEN if unwritten else 0
+    if stopped:
+        return STOPPED
+    if ended.failed:
+        return 1
+    return UNWRITTEN if unwritten else 0
 
 
 def _update_trial(folder: Path, trial: Trial, space: SearchSpace) -> Trial:

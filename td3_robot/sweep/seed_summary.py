@@ -138,7 +138,7 @@ def plot_band(folder: Path, seeds: list[int]) -> None:
 
 
 def _draw_band(axes, steps: list[int], values: list[list[float]], color: str) -> None:
-    """The mean of each row of values in a band from its least to its most."""
+    """Draw the mean of each row of values, in a band from its least to its most."""
     axes.plot(steps, [statistics.fmean(row) for row in values], color=color, marker=".")
     axes.fill_between(
         steps, [min(row) for row in values], [max(row) for row in values], color=color, alpha=0.2

@@ -5,7 +5,6 @@ Fujimoto, van Hoof & Meger, "Addressing Function Approximation Error in Actor-Cr
 """
 
 import copy
-import dataclasses
 import functools
 import threading
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from td3_robot.config.td3 import TD3Config
+from td3_robot.config.td3 import TD3Config, resolve_config
 from td3_robot.errors import ConfigError
 from td3_robot.networks.backward import (
     AutogradPass,
@@ -40,7 +39,7 @@ from td3_robot.networks.weight_norm import normalize_weights
 from td3_robot.replay import Batch
 from td3_robot.td3 import agent_io
 from td3_robot.td3.actor_losses import ActorStep, make_actor_terms
-from td3_robot.td3.losses import smooth_target_action
+from td3_robot.td3.losses import require_columns, smooth_target_action
 from td3_robot.td3.value_heads import make_value_head
 from td3_robot.utils.communicator import SINGLE_PROCESS, Communicator
 from td3_robot.utils.legacy import TD3_ATTRIBUTES, keep_old_names
@@ -48,6 +47,7 @@ from td3_robot.utils.seeding import derive_seed
 from td3_robot.vec_env import draw_normal
 
 _WEIGHTS_LOCK = threading.Lock()  # drawing weights seeds the generator of all threads
+_Passes = Sequence[ManualMLPPass | AutogradPass | JointPass]
 
 
 class UpdateSchedule(NamedTuple):
@@ -102,16 +102,9 @@ class TD3:
         communicator: Communicator = SINGLE_PROCESS,
         **options,
     ):
-        for name in {"hidden", "critic_hidden"} & options.keys():
-            widths = options[name]
-            options[name] = (widths,) if isinstance(widths, int) else tuple(widths)
-        if config is None:
-            config = TD3Config(**options)
-        elif options:
-            config = dataclasses.replace(config, **options)
-        self.config = config
+        self.config = resolve_config(config, options)
         self.o_dim = o_dim
-        self.privileged = config.privileged or 0
+        self.privileged = self.config.privileged or 0
         self.a_dim = a_dim
         self.device = torch.device(device)
         self.a_max = torch.as_tensor(a_max, dtype=torch.float32, device=self.device)
@@ -119,13 +112,13 @@ class TD3:
         if self.a_max.shape not in ((), (a_dim,)) or not is_bound:
             shape = f"one value or {a_dim}, got {self.a_max.tolist()}"
             raise ConfigError(f"a_max must be positive and finite, {shape}")
-        self.value = make_value_head(config, self.device)
-        self.actor_terms = make_actor_terms(config, self.a_max)
+        self.value = make_value_head(self.config, self.device)
+        self.actor_terms = make_actor_terms(self.config, self.a_max)
         self.gradient_steps = 0
         self.communicator = communicator
         use = communicator.name_stream("target noise")
         self.generator = torch.Generator(self.device).manual_seed(derive_seed(seed, use))
-        self.normalizer = make_normalizer(config, o_dim, self.device, communicator)
+        self.normalizer = make_normalizer(self.config, o_dim, self.device, communicator)
         self._make_networks(networks, seed)
         self._make_optimizers(optimizer)
 
@@ -219,11 +212,7 @@ class TD3:
         Nothing here depends on a number that changes on the host, except the learning rates
         (`joint_steps`), so that it can be captured as a graph.
         """
-        column = (len(batch.state), 1)
-        for name in ("reward", "done", "discount", "weight"):
-            part = getattr(batch, name)
-            if part is not None and part.shape != column:
-                raise ValueError(f"{name} must be {column}, got {tuple(part.shape)}")
+        require_columns(batch)
         batch = batch._replace(
             state=self.normalizer(batch.state), next_state=self.normalizer(batch.next_state)
         )
@@ -255,9 +244,7 @@ class TD3:
             metrics["td_error"] = functools.reduce(torch.add, errors) / len(errors)
         return metrics
 
-    def _forward_critics(
-        self, batch: Batch
-    ) -> tuple[Sequence[ManualMLPPass | AutogradPass | JointPass], list[Tensor]]:
+    def _forward_critics(self, batch: Batch) -> tuple[_Passes, list[Tensor]]:
         """Run each critic on (s, a), to be trained, and its target on (s', a')."""
         x = torch.cat((batch.state, batch.action), 1)
         with torch.no_grad():
@@ -302,13 +289,26 @@ class TD3:
         critics = self._critics[: 1 + self.config.actor_min_q]
         return functools.reduce(torch.min, [self.value.mean(frozen_forward(Q, x)) for Q in critics])
 
-    # without `twin_critics` Q2 is never updated
-    _critics = property(lambda self: (self.Q1, self.Q2)[: 1 + self.config.twin_critics])
-    _critic_targets = property(lambda self: (self.Q1_target, self.Q2_target)[: len(self._critics)])
-    _optimizers = property(
-        lambda self: (self.actor_optimizer, self.Q1_optimizer, self.Q2_optimizer)
-    )
-    _critic_optimizers = property(lambda self: self._optimizers[1 : 2 + self.config.twin_critics])
+    @property
+    def _critics(self) -> tuple[nn.Module, ...]:
+        """The critics that learn; without `twin_critics` Q2 is never updated."""
+        return (self.Q1, self.Q2) if self.config.twin_critics else (self.Q1,)
+
+    @property
+    def _critic_targets(self) -> tuple[nn.Module, ...]:
+        """The targets of the critics that learn."""
+        return (self.Q1_target, self.Q2_target) if self.config.twin_critics else (self.Q1_target,)
+
+    @property
+    def _critic_optimizers(self) -> tuple[Optimizer, ...]:
+        """The optimizers of the critics that learn."""
+        both = (self.Q1_optimizer, self.Q2_optimizer)
+        return both if self.config.twin_critics else both[:1]
+
+    @property
+    def _optimizers(self) -> tuple[Optimizer, ...]:
+        """All optimizers, in the order of their learning rates."""
+        return self.actor_optimizer, self.Q1_optimizer, self.Q2_optimizer
 
     @property
     def joint_steps(self) -> list[tuple[JointStep, Sequence[Optimizer]]]:

@@ -4,6 +4,21 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from td3_robot.replay import Batch
+
+
+def require_columns(batch: Batch) -> None:
+    """Check that reward, done, discount and weight of a batch are columns (B, 1).
+
+    Raises:
+        ValueError: one is of another shape; as (B,) it would silently broadcast to (B, B).
+    """
+    column = (len(batch.state), 1)
+    for name in ("reward", "done", "discount", "weight"):
+        part = getattr(batch, name)
+        if part is not None and part.shape != column:
+            raise ValueError(f"{name} must be {column}, got {tuple(part.shape)}")
+
 
 def smooth_target_action(
     target_action: Tensor, noise: Tensor, noise_clip: float, a_max: Tensor

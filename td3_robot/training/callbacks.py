@@ -62,26 +62,26 @@ class Run(Protocol):
 
 
 class Callback:
-    """Nothing, at every occasion: a callback overrides what it needs.
+    """A follower of a run that does nothing: a callback overrides what it needs.
 
     Whatever a callback raises ends the run. What only writes figures somewhere is better a
     `loggers.base.Tracker`, whose failure costs no training.
     """
 
     def on_step(self, run: Run) -> None:
-        """After every step of the environments and the gradient steps that follow it; must be
-        cheap.
+        """Follow a step; called after every step of the environments and the gradient steps that
+        follow it, so it must be cheap.
         """
 
     def on_evaluation(self, run: Run, metrics: dict[str, float]) -> None:
-        """After every evaluation, before its metrics are logged. It may add to them, the same names
-        every time.
+        """Follow an evaluation; called after each, before its metrics are logged. It may add to
+        them, the same names every time.
         """
 
 
 class StopWhenSolved(Callback):
-    """Ends the run at the first evaluation with a success rate of 99% or more, `solved_at_s` of the
-    summary.
+    """A callback that ends the run at the first evaluation with a success rate of 99% or more,
+    `solved_at_s` of the summary.
 
     Without an evaluation environment the success rate is that of the training episodes.
 
@@ -90,7 +90,7 @@ class StopWhenSolved(Callback):
     """
 
     def on_evaluation(self, run: Run, metrics: dict[str, float]) -> None:
-        """React to an evaluation."""
+        """End the run if it is solved; called after every evaluation."""
         if metrics.keys().isdisjoint({"success_rate", "train_success_rate"}):
             raise ConfigError(
                 "stop_when_solved needs an environment that reports success; this one does not"
@@ -100,10 +100,11 @@ class StopWhenSolved(Callback):
 
 
 class StopAt(Callback):
-    """Stops the run after so many steps, to be resumed: what is left of it is as in one go.
+    """A callback that stops the run after so many steps, to be resumed: what is left of it is as
+    in one go.
 
     Args:
-        steps: how many, those of earlier sittings included.
+        steps: how many, those of earlier sessions included.
         made: where the run is.
         total: the steps of the whole run.
 
@@ -120,14 +121,14 @@ class StopAt(Callback):
         self._steps = steps
 
     def on_step(self, run: Run) -> None:
-        """React to a step."""
+        """Stop the run if it has made its steps; called after every step."""
         if run.steps >= self._steps:
             run.stop(at_once=False)
 
 
 class KeepCheckpoints(Callback):
-    """Keeps the policy of every so many evaluations, in the folder `step_N` of the run folder, for
-    good.
+    """A callback that keeps the policy of every so many evaluations, in the folder `step_N` of the
+    run folder, for good.
 
     The policy is kept at the first evaluation after each multiple of `every` times the steps
     between two evaluations.
@@ -140,7 +141,7 @@ class KeepCheckpoints(Callback):
         self._every = every
 
     def on_evaluation(self, run: Run, metrics: dict[str, float]) -> None:
-        """React to an evaluation."""
+        """Keep the policy if its turn has come; called after every evaluation."""
         between = run.config.evaluation.every * self._every  # steps from one to the next
         if run.steps // between > run.logged_steps // between:
             notes = {"trained_on": run.metadata, **run.source.metadata()}
@@ -148,6 +149,6 @@ class KeepCheckpoints(Callback):
 
 
 def make_callbacks(config: Config) -> list[Callback]:
-    """Those that a configuration asks for."""
+    """Make those that a configuration asks for."""
     stop: list[Callback] = [StopWhenSolved()] if config.stop_when_solved else []
     return [*stop, *([KeepCheckpoints(config.evaluation.keep)] if config.evaluation.keep else [])]

@@ -83,8 +83,8 @@ class Trainer:
         self._graphs = CudaGraphUpdates(agent) if config.cuda_graph else None
         self._stop_requested = False
         self._finish_requested = False
-        self._stops = False  # what all processes have agreed on
-        self._finishes = False
+        self._stop_agreed = False  # by all processes
+        self._finish_agreed = False
         self._saved_at = time.perf_counter()
 
     @property
@@ -154,10 +154,10 @@ class Trainer:
     def _train(self) -> None:
         """Make all steps and evaluations; raise `Stopped` where the run is to end before."""
         self._evaluate_if_due()  # a stop may have cut that short
-        self._agree()
-        while self.steps < self.config.steps and not self._stops:
+        self._synchronise_requests()
+        while self.steps < self.config.steps and not self._stop_agreed:
             self._step()
-        if not self._finishes and self.steps < self.config.steps:
+        if not self._finish_agreed and self.steps < self.config.steps:
             raise Stopped
         if self.steps > self.state.meters.steps:  # the last steps are not evaluated yet
             self._evaluate()
@@ -183,15 +183,15 @@ class Trainer:
         for callback in self.callbacks:
             callback.on_step(self)
         self._evaluate_if_due()
-        if self._agree():
+        if self._synchronise_requests():
             self._save()
 
-    def _agree(self) -> bool:
+    def _synchronise_requests(self) -> bool:
         """Agree with all processes whether the run ends here; return whether the resume point is
         due by the clock of process 0.
         """
         due = time.perf_counter() - self._saved_at > self.config.save_every
-        self._stops, self._finishes, due = self._communicator.all_reduce_any(
+        self._stop_agreed, self._finish_agreed, due = self._communicator.all_reduce_any(
             self._stop_requested, self._finish_requested, due and self._communicator.rank == 0
         )
         return due

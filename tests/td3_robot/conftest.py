@@ -39,7 +39,8 @@ class Log(list):
     """A tracker that remembers the metrics, and the actor of each evaluation."""
 
     def __init__(self, agent: TD3):
-        self.agent, self.actors = agent, []
+        self.agent = agent
+        self.actors = []
 
     def log(self, metrics):
         self.append(metrics)
@@ -87,7 +88,8 @@ def train(point_env):
         agent = TD3(env.o_dim, env.a_dim, seed=seed, **dataclasses.asdict(config.td3))
         source = make_source(agent, env, config)
         callbacks = [*map(OnStep, on_step), *callbacks]
-        started, about = time.perf_counter(), {"robot": "point"}
+        started = time.perf_counter()
+        about = {"robot": "point"}
         trainer = Trainer(agent, source, evaluation_env, config, folder, started, callbacks, about)
         trainer.trackers.append(Log(agent))
         return trainer
@@ -135,7 +137,8 @@ def assert_same():
     """Checks that two nested state dicts hold the same tensors, bit by bit."""
 
     def check(left: dict, right: dict) -> None:
-        left, right = leaves(left), leaves(right)
+        left = leaves(left)
+        right = leaves(right)
         assert left and left.keys() == right.keys()
         different = [name for name in left if not torch.equal(left[name], right[name])]
         assert not different, f"{len(different)} of {len(left)} differ, {different[0]} first"

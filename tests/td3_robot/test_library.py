@@ -22,7 +22,9 @@ EXAMPLES = re.findall(r"\n## (.+?)\n.*?```python\n(.*?)```", PAGE, re.DOTALL)
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """What each example leaves in its names, by its heading, and the folder where they ran."""
-    folder, names, left = tmp_path_factory.mktemp("library"), {}, {}
+    folder = tmp_path_factory.mktemp("library")
+    names = {}
+    left = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr("os.fsync", lambda handle: None)

@@ -23,7 +23,8 @@ def test_there_are_four():
 def test_an_example_learns_and_its_checkpoint_comes_back(tmp_path, name):
     names: dict[str, object] = {}
     exec(EXAMPLES[name], names)
-    agent, generator = names["agent"], torch.Generator().manual_seed(0)
+    agent = names["agent"]
+    generator = torch.Generator().manual_seed(0)
 
     def draw(width):
         return torch.rand(8, width, generator=generator) - 0.5

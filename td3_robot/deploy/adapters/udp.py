@@ -48,11 +48,8 @@ def receive_all(sock: socket.socket) -> list[tuple[bytes, tuple]]:
     while True:
         try:
             packets.append(sock.recvfrom(2048))
-        except (
-            BlockingIOError,
-            ConnectionError,
-        ):  # nothing more; or told that nobody listens there
-            return packets
+        except (BlockingIOError, ConnectionError):
+            return packets  # nothing more; or told that nobody listens there
 
 
 class UdpArm:

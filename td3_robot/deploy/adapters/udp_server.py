@@ -23,10 +23,12 @@ class Steppable(Protocol):
     n: int
 
     def step(self, qd: np.ndarray | None) -> None:
-        """One period on with velocities (n,) [rad/s or m/s]; None: no command for too long."""
+        """Move on by one period with velocities (n,) [rad/s or m/s]; None: no command for too
+        long.
+        """
 
     def reading(self) -> list[float]:
-        """Positions, velocities and the gripper's driver coordinate, 2 n + 1 numbers."""
+        """Return positions, velocities and the gripper's driver coordinate, 2 n + 1 numbers."""
         ...
 
 
@@ -48,8 +50,8 @@ class Faults:
 
     @property
     def latency(self) -> float:
-        """From sending a velocity to a state that shows its effect, on average [s]: there, a step,
-        and back.
+        """Time from sending a velocity to a state that shows its effect, on average [s]: there, a
+        step, and back.
         """
         return 2.0 * self.delay + self.jitter + PERIOD
 
@@ -64,22 +66,23 @@ class Lossy:
         self._count = 0
 
     def put(self, packet: bytes, now: float) -> None:
-        """Send a packet."""
+        """Send a packet; of one that is sent twice, each copy may be damaged."""
         faults = self.faults
         draw = self._random
         if draw.random() < faults.drop:
             return
         for _ in range(1 + (draw.random() < faults.duplicate)):
+            copy = packet
             if draw.random() < faults.corrupt:
                 place = draw.randrange(len(packet))
-                packet = (
+                copy = (
                     packet[:place]
                     + bytes([packet[place] ^ (1 << draw.randrange(8))])
                     + packet[place + 1 :]
                 )
             self._count += 1  # so that equal times need no comparison of packets
             late = faults.delay + faults.jitter * draw.random()
-            heapq.heappush(self._queue, (now + late, self._count, packet))
+            heapq.heappush(self._queue, (now + late, self._count, copy))
 
     def pop_due(self, now: float) -> list[bytes]:
         """Return the packets that have arrived."""
@@ -104,8 +107,8 @@ def serve(
     """
     sock.setblocking(False)
     inbox = Inbox(arm.n)
-    there = Lossy(faults, seed)
-    back = Lossy(faults, seed + 1)
+    to_arm = Lossy(faults, seed)
+    to_peer = Lossy(faults, seed + 1)
     peer = None
     command = None
     heard = -np.inf
@@ -115,8 +118,8 @@ def serve(
         now = time.monotonic()
         for packet, sender in receive_all(sock):
             peer = sender
-            there.put(packet, now)
-        for packet in there.pop_due(now):
+            to_arm.put(packet, now)
+        for packet in to_arm.pop_due(now):
             if received := inbox.take(packet):
                 command = received[1]
                 heard = now
@@ -128,8 +131,8 @@ def serve(
             number += 1
             reading = arm.reading()
             watched(now, reading)
-            back.put(pack(number, now, np.array(reading)), now)
-        for packet in back.pop_due(now):
+            to_peer.put(pack(number, now, np.array(reading)), now)
+        for packet in to_peer.pop_due(now):
             if peer is not None:
                 try:
                     sock.sendto(packet, peer)

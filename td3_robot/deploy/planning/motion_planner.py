@@ -143,14 +143,16 @@ def _search(
 def _tighten(
     robot: Robot, q: np.ndarray, via: np.ndarray, end: np.ndarray, obstacles: Obstacles
 ) -> np.ndarray:
-    """Return the corner (n,) of a free path moved towards the straight line while that is free."""
+    """Return the corner (n,) of a free path, moved to the farthest of `TIGHTER` places towards the
+    straight line where the path is free; nearer places may be blocked.
+    """
     there, on = (np.abs((b - a) / robot.limits.velocity).max() for a, b in ((q, via), (via, end)))
     straight = q + there / max(there + on, 1e-9) * (end - q)
     corners = via + np.arange(TIGHTER)[:, None] / TIGHTER * (straight - via)
     free = (
         find_room(robot, q, corners, np.broadcast_to(end, corners.shape), obstacles, POINTS) > ROOM
     )
-    return corners[(free * np.arange(TIGHTER)).max()]
+    return corners[np.flatnonzero(free).max(initial=0)]  # 0: the corner as it was
 
 
 @functools.cache

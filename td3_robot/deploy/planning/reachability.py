@@ -17,7 +17,7 @@ LEAPS = 60
 AT_GOAL = 1e-3  # [m] likewise, by which postures count as being at the goal
 
 
-class Nearest(NamedTuple):
+class NearestPose(NamedTuple):
     """The nearest pose to a goal that an arm can take.
 
     Attributes:
@@ -37,7 +37,7 @@ class Nearest(NamedTuple):
 
 def find_nearest_pose(
     robot: Robot, q: np.ndarray, goal: np.ndarray, obstacles: Obstacles | None = None
-) -> Nearest:
+) -> NearestPose:
     """Find the nearest pose to a goal within the joint limits.
 
     Args:
@@ -61,7 +61,7 @@ def find_nearest_pose(
     if robot.capsules is not None:
         frames = robot.chain.frames(near)
         clearance = robot.capsules.find_clearance(frames, obstacles or Obstacles(), near).max()
-    return Nearest(
+    return NearestPose(
         float(distance[best]),
         float(turn[best]),
         robot.chain.frames(found[best : best + 1])[0, -1, :3, 3],

@@ -20,6 +20,9 @@ MOST = 10.0  # [m] what is not there counts as this far
 _TINY = 1e-12
 _FLAT = 1e-7  # [m2] a slope that is rounding
 _SKIN = 1e-6  # [m] within this of a face, a point counts as inside
+_PARALLEL = 1e-9  # [m] added to an extent, which is zero where a segment is parallel to a face
+_STEEPEST = 1e9  # [m2] more than any slope: it stands for one that falls or rises nowhere
+_NO_RISE = 1e-30  # [m2] least divisor, for where the slope does not rise and the middle is taken
 
 
 class CapsuleSegments(NamedTuple):
@@ -238,32 +241,32 @@ def find_segment_gap(
     de = dot(d, e)
     dr = dot(d, r)
     er = dot(e, r)
-    s = _unit((de * er - dr * ee) / np.maximum(dd * ee - de * de, _TINY**2))
-    t = _unit((er + de * s) / ee)
-    s = _unit((de * t - dr) / dd)
+    s = _clamp_to_unit((de * er - dr * ee) / np.maximum(dd * ee - de * de, _TINY**2))
+    t = _clamp_to_unit((er + de * s) / ee)
+    s = _clamp_to_unit((de * t - dr) / dd)
     return r + s * d - t * e, s
 
 
 def find_point_gap(p: np.ndarray, d: np.ndarray, point: np.ndarray) -> np.ndarray:
     """Return the vector (3, ...) from a point to the nearest of p + s d [m]."""
     r = p - point
-    return r + _unit(-dot(d, r) / np.maximum(dot(d, d), _TINY)) * d
+    return r + _clamp_to_unit(-dot(d, r) / np.maximum(dot(d, d), _TINY)) * d
 
 
 def transform_to_boxes(
     p: np.ndarray, d: np.ndarray, boxes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Segments p, d (3, m, K, 1) in the frames of boxes (N, 10): (3, m, K, N) twice, and the axes
-    (N, 3, 3).
+    """Transform segments p, d (3, m, K, 1) into the frames of boxes (N, 10): return (3, m, K, N)
+    twice, and the axes (N, 3, 3).
     """
     R = to_matrix(boxes[:, 6:])
 
-    def turned(x):
+    def rotate(x):
         return np.einsum("nji,j...n->i...n", R, x)
 
     return (
-        turned(p - boxes[:, :3].T[:, None, None]),
-        turned(np.broadcast_to(d, (*d.shape[:-1], len(boxes)))),
+        rotate(p - boxes[:, :3].T[:, None, None]),
+        rotate(np.broadcast_to(d, (*d.shape[:-1], len(boxes)))),
         R,
     )
 
@@ -271,32 +274,11 @@ def transform_to_boxes(
 def measure_box_distance(
     p: np.ndarray, d: np.ndarray, half: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Signed distance (...) of the segment p + s d to the box |x_k| <= half_k, all (3, ...) in the
-    box's own frame; the unit vector (3, ...) along which it grows; and s (...) of the nearest
-    point.
-
-    Half the squared distance has a slope along the segment that rises, and is linear between the
-    planes of the faces; its zero is found by interpolation. Inside the box the middle of the way is
-    taken, where the depth is at least half of the greatest.
+    """Measure the signed distance (...) of the segment p + s d to the box |x_k| <= half_k, all
+    (3, ...) in the box's own frame [m]; return it, the unit vector (3, ...) along which it grows,
+    and s (...) of the nearest point.
     """
-    step = d + np.copysign(1e-9, d)
-    s = np.concatenate(
-        ((half - p) / step, (-half - p) / step, np.zeros_like(p[:1]), np.ones_like(p[:1]))
-    )
-    s = _unit(s)  # (8, ...)
-    x = p[:, None] + s * d[:, None]
-    side = half[:, None]
-    slope = dot(x - np.minimum(np.maximum(x, -side), side), d[:, None])
-    falls = slope < _FLAT
-    rises = slope > -_FLAT
-    lower = (s * falls).max(0)
-    upper = np.where(rises, s, 1.0).min(0)
-    before = np.minimum(np.where(falls, slope, -np.inf).max(0), 0.0)
-    after = np.maximum(np.where(rises, slope, np.inf).min(0), 0.0)
-    before = np.maximum(before, -1e9)
-    after = np.minimum(after, 1e9)
-    share = np.where(before < after, -before / np.maximum(after - before, 1e-30), 0.5)
-    nearest = lower + share * (upper - lower)
+    nearest = _find_box_minimum(p, d, half)
     x = p + nearest * d
     beyond = np.abs(x) - half
     deepest = beyond.max(0)
@@ -306,16 +288,46 @@ def measure_box_distance(
     return distance + np.minimum(deepest, 0.0), np.copysign(normal, x), nearest
 
 
+def _find_box_minimum(p: np.ndarray, d: np.ndarray, half: np.ndarray) -> np.ndarray:
+    """Find the s (...) of the point p + s d of a segment that is nearest to a box.
+
+    Half the squared distance has a slope along the segment that rises, and is linear between the
+    planes of the faces; its zero is found by interpolation. Inside the box the middle of the way is
+    taken, where the depth is at least half of the greatest.
+    """
+    # where the segment crosses the planes of the six faces, and both its ends
+    step = d + np.copysign(_PARALLEL, d)
+    s = np.concatenate(
+        ((half - p) / step, (-half - p) / step, np.zeros_like(p[:1]), np.ones_like(p[:1]))
+    )
+    s = _clamp_to_unit(s)  # (8, ...)
+    # the slope of half the squared distance there, which rises along s
+    x = p[:, None] + s * d[:, None]
+    side = half[:, None]
+    slope = dot(x - np.minimum(np.maximum(x, -side), side), d[:, None])
+    # its zero, between the last s at which it falls and the first at which it rises
+    falls = slope < _FLAT
+    rises = slope > -_FLAT
+    lower = (s * falls).max(0)
+    upper = np.where(rises, s, 1.0).min(0)
+    before = np.minimum(np.where(falls, slope, -np.inf).max(0), 0.0)
+    after = np.maximum(np.where(rises, slope, np.inf).min(0), 0.0)
+    before = np.maximum(before, -_STEEPEST)
+    after = np.minimum(after, _STEEPEST)
+    share = np.where(before < after, -before / np.maximum(after - before, _NO_RISE), 0.5)
+    return lower + share * (upper - lower)
+
+
 def dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Inner product over the first axis."""
+    """Compute the inner product over the first axis of two (3, ...)."""
     return np.add.reduce(a * b)
 
 
 def length(a: np.ndarray) -> np.ndarray:
-    """Over the first axis."""
+    """Compute the Euclidean norm over the first axis, (3, ...) -> (...)."""
     return np.sqrt(dot(a, a))
 
 
-def _unit(x: np.ndarray) -> np.ndarray:
-    """x, not below 0 nor above 1."""
+def _clamp_to_unit(x: np.ndarray) -> np.ndarray:
+    """Clamp to [0, 1]."""
     return np.minimum(np.maximum(x, 0.0), 1.0)

@@ -28,8 +28,8 @@ class Chain:
         return len(self.prismatic)
 
     def frames(self, q: np.ndarray) -> np.ndarray:
-        """(m, n) joint positions [rad or m] -> (m, n+1, 4, 4) the frames above, in the base
-        frame.
+        """Compute the frames (m, n + 1, 4, 4) in the base frame at joint positions (m, n) [rad or
+        m].
         """
         A = self.constants[1:]
         c = np.cos(q)[..., None]
@@ -43,23 +43,23 @@ class Chain:
             frames[:, 1:][:, slides] = A[slides]
             frames[:, 1:, 2, 3] += np.where(slides, q, 0.0)
         done = 1
-        while (
-            done <= self.n
-        ):  # products of 2, 4, 8, ... neighbours: fewer calls than one joint after the other
+        # products of 2, 4, 8, ... neighbours: fewer calls than one joint after the other
+        while done <= self.n:
             frames[:, done:] = frames[:, :-done] @ frames[:, done:]
             done *= 2
         return frames
 
     def jacobian(self, frames: np.ndarray) -> np.ndarray:
-        """(m, 6, n): joint velocities -> the TCP's linear [m/s] and angular [rad/s] velocity in the
-        base frame, from `frames` (Siciliano et al., "Robotics", eq. 3.30).
+        """Compute the Jacobians (m, 6, n) of the TCP in the base frame from `frames`.
+
+        They take joint velocities to its linear [m/s] and angular [rad/s] velocity (Siciliano et
+        al., "Robotics", eq. 3.30).
         """
         axes = frames[:, :-1, :3, 2]
         arms = frames[:, -1:, :3, 3] - frames[:, :-1, :3, 3]
         J = np.empty((len(frames), 6, self.n))
-        for row, (a, b) in enumerate(
-            ((1, 2), (2, 0), (0, 1))
-        ):  # np.cross takes several times as long
+        # np.cross takes several times as long
+        for row, (a, b) in enumerate(((1, 2), (2, 0), (0, 1))):
             J[:, row] = axes[..., a] * arms[..., b] - axes[..., b] * arms[..., a]
         J[:, 3:] = axes.swapaxes(1, 2)
         if self.prismatic.any():

@@ -6,7 +6,7 @@ import numpy as np
 
 
 def to_matrix(quaternion: np.ndarray) -> np.ndarray:
-    """(4,) unit quaternion, or (N, 4) -> (3, 3) or (N, 3, 3)."""
+    """Convert a unit quaternion (4,), or (N, 4), to a rotation matrix (3, 3), or (N, 3, 3)."""
     w, x, y, z = np.moveaxis(quaternion, -1, 0)
     rows = (
         (1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)),
@@ -17,8 +17,9 @@ def to_matrix(quaternion: np.ndarray) -> np.ndarray:
 
 
 def to_quaternion(R: np.ndarray) -> np.ndarray:
-    """(3, 3) -> (4,) with w >= 0, by the divisor that is largest (Shepperd, J. Guidance and Control
-    1(3), 1978).
+    """Convert a rotation matrix (3, 3) to a unit quaternion (4,) with w >= 0.
+
+    Of the four divisors the largest is taken (Shepperd, J. Guidance and Control 1(3), 1978).
     """
     (xx, xy, xz), (yx, yy, yz), (zx, zy, zz) = R
     squares = np.array((1 + xx + yy + zz, 1 + xx - yy - zz, 1 - xx + yy - zz, 1 - xx - yy + zz))
@@ -33,7 +34,7 @@ def to_quaternion(R: np.ndarray) -> np.ndarray:
 
 
 def rotation_vector(R: np.ndarray) -> np.ndarray:
-    """(3, 3) -> (3,) axis times angle [rad], the angle in [0, pi]."""
+    """Convert a rotation matrix (3, 3) to axis times angle (3,) [rad], the angle in [0, pi]."""
     quaternion = to_quaternion(R)
     sine = np.linalg.norm(quaternion[1:])
     return quaternion[1:] * (2.0 * np.arctan2(sine, quaternion[0]) / sine if sine > 1e-7 else 2.0)

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 import numpy as np
 
@@ -21,6 +21,24 @@ CALM = 1.0  # [s] for which the arm has to be plausible and at rest before anyth
 AT_REST = 0.02  # [rad/s] below which a measured velocity is none
 LATE = 0.1  # [s] after which a loop that was held up does not catch up any more
 PATIENCE = 5.0  # [s] without a single state
+TIME_UP = "the time is up"  # reasons to end a run that are no failures
+OPERATOR = "stopped by the operator"
+
+
+class AnsweringPolicy(Protocol):
+    """A policy that is asked and answers later, so that the loop never waits; `PolicyProcess`.
+
+    Attributes:
+        failure: why it answers no more, in words; empty while it does.
+    """
+
+    failure: str
+
+    def ask(self, reading: Reading, scene: Mapping[str, np.ndarray]) -> None:
+        """Put a question: what to do in this state."""
+
+    def answer(self) -> tuple[float, np.ndarray] | None:
+        """Return the newest answer, (when it was asked for [s], velocities (n,)), or None."""
 
 
 def wait_for_calm_start(
@@ -107,7 +125,7 @@ class Log:
     """A line of CSV for every velocity that is sent: time, positions, velocities sent, reason.
 
     A disk that is full stops no arm: what cannot be written is told once on stderr, and the log
-        ends there.
+    ends there.
 
     Raises:
         DeployError: the file cannot be begun.
@@ -124,7 +142,7 @@ class Log:
         self._write(["time", *names, "reason"])
 
     def step(self, now: float, q: np.ndarray, qd: np.ndarray, reason: str) -> None:
-        """Write one."""
+        """Write the line of one tick: time [s], positions and velocities (n,), reason."""
         self._write([f"{now:.6f}", *(f"{x:.9g}" for x in (*q, *qd)), reason.replace(",", ";")])
 
     def _write(self, cells: list[str]) -> None:
@@ -146,7 +164,7 @@ class Log:
 
 def run_control_loop(
     arm: Arm,
-    policy,
+    policy: AnsweringPolicy,
     watch: Watchdog,
     scene: Mapping[str, np.ndarray],
     *,
@@ -164,7 +182,7 @@ def run_control_loop(
     What the arm feels is zeroed at its first state: it is to touch nothing then.
 
     Args:
-        policy: answers, see `PolicyProcess`.
+        policy: answers what to do in a state.
         watch: reset to where the arm is.
         scene: the goal and what else the policy is told.
         speed: share of the policy's velocities that is commanded.
@@ -180,8 +198,8 @@ def run_control_loop(
     """
     tick = 1.0 / arm.rate
     newest = None
-    foresight = LatencyCompensator(watch.safe.robot, latency, arm.rate)
-    estimator = LatencyEstimator(foresight, speed) if estimate else None
+    compensator = LatencyCompensator(watch.safe.robot, latency, arm.rate)
+    estimator = LatencyEstimator(compensator, speed) if estimate else None
     zero = None  # what is felt at rest
     begun = came = due = ask_at = time.monotonic()
     said = -np.inf
@@ -192,17 +210,15 @@ def run_control_loop(
             if now - due > LATE:
                 watch.trip(f"the control loop was held up for {1e3 * (now - due):.0f} ms")
                 due = now - tick
-            reading = _call("be read", watch, arm.read)
+            reading = _take_reading(arm, watch)
             if reading is not None:
-                watch.see(reading.q, reading.qd, reading.stamp)
-                reading = reading._replace(q=watch.count_turns(reading.q))
                 zero = reading.felt if zero is None else zero
                 newest = reading.subtract(zero)
                 came = now
                 if estimator and not watch.reason:
                     estimator.see(reading.q, reading.qd, now)
             if newest is not None and now >= ask_at and not watch.reason:
-                policy.ask(_predict_reading(foresight, newest, now, now - came), scene)
+                policy.ask(_predict_reading(compensator, newest, now, now - came), scene)
                 ask_at = max(ask_at + 1.0 / policy_rate, now)
             if answer := policy.answer():
                 watch.command(speed * answer[1], answer[0])
@@ -214,14 +230,14 @@ def run_control_loop(
                 due += tick
                 log.step(due - begun, watch.safe.state.q, qd, watch.reason or watch.safe.refused)
             if send:
-                _call("take a velocity", watch, arm.send, qd)
-                foresight.record_command(qd, now)
+                _call_or_trip("take a velocity", watch, arm.send, qd)
+                compensator.record_command(qd, now)
             elif now - said > 0.5:
                 said = now
                 print("would send", np.array2string(qd, precision=4, suppress_small=True))
             time.sleep(max(0.0, due - time.monotonic()))
     if estimate:
-        estimate(foresight.latency)
+        estimate(compensator.latency)
     return "; ".join(filter(None, (watch.reason, stopped.failure)))
 
 
@@ -246,29 +262,38 @@ class _Stop:
             self.failure = f"the arm did not confirm its stop: {summarize(error)}"
 
 
-def _find_end(policy, pressed: Callable[[], bool], is_over: bool) -> str:
+def _find_end(policy: AnsweringPolicy, pressed: Callable[[], bool], is_over: bool) -> str:
     """Return the reason to end the run, empty while there is none."""
     if policy.failure:
         return policy.failure
     if pressed():
-        return "stopped by the operator"
-    return "the time is up" if is_over else ""
+        return OPERATOR
+    return TIME_UP if is_over else ""
 
 
-def _call(to: str, watch: Watchdog, call: Callable[..., Any], *values) -> Any:
+def _take_reading(arm: Arm, watch: Watchdog) -> Reading | None:
+    """Return a new state of the arm, its turns counted, or None; the watchdog has seen it."""
+    reading = _call_or_trip("be read", watch, arm.read)
+    if reading is None:
+        return None
+    watch.see(reading.q, reading.qd, reading.stamp)
+    return reading._replace(q=watch.count_turns(reading.q))
+
+
+def _call_or_trip(action: str, watch: Watchdog, call: Callable[..., Any], *values) -> Any:
     """Call the arm; one that cannot answer is braked, as one that is silent."""
     try:
         return call(*values)
     except DeployError as error:
         watch.trip(str(error))
     except Exception as error:  # a maker's own code
-        watch.trip(f"the arm cannot {to}: {summarize(error)}")
+        watch.trip(f"the arm cannot {action}: {summarize(error)}")
     return None
 
 
 def _predict_reading(
-    foresight: LatencyCompensator, reading: Reading, now: float, age: float
+    compensator: LatencyCompensator, reading: Reading, now: float, age: float
 ) -> Reading:
     """Predict from a state of this age [s] the state when a command sent now begins to act."""
-    q, qd, gripper = foresight(reading.q, reading.qd, reading.gripper, now, age)
+    q, qd, gripper = compensator(reading.q, reading.qd, reading.gripper, now, age)
     return reading._replace(q=q, qd=qd, gripper=gripper)

@@ -120,36 +120,36 @@ class LatencyCompensator:
             The same three, then.
         """
         if self._sent and self.latency + age > 0.0:
-            for command, share in self._on_their_way(now, self.latency + age):
+            for command, share in self._iter_pending(now, self.latency + age):
                 before = q
                 (q_then, qd_then, moved) = self.step(q, qd, gripper, command)
-                q = self._part_way(q, qd, q_then, qd_then, share)
+                q = self._interpolate_step(q, qd, q_then, qd_then, share)
                 qd = qd_then
                 if gripper is not None and moved is not None:
                     gripper = grip(before, gripper, q, gripper + share * (moved - gripper))
         return q, qd, gripper
 
-    def _part_way(
+    def _interpolate_step(
         self, q: np.ndarray, qd: np.ndarray, q_then: np.ndarray, qd_then: np.ndarray, share: float
     ) -> np.ndarray:
         """Return q after a share of a step, as `ArmEnv` interpolates it."""
         limits = self.robot.limits
         half = 0.5 / self.rate
 
-        def within(x):
+        def clamp_to_limits(x):
             return clamp(x, limits.lower, limits.upper)
 
-        bound = within(q + half * qd)
-        bound_then = within(q_then + half * qd_then)
+        bound = clamp_to_limits(q + half * qd)
+        bound_then = clamp_to_limits(q_then + half * qd_then)
         return (
             q_then
             if share == 1.0
-            else within(bound + share * (bound_then - bound) - half * qd_then)
+            else clamp_to_limits(bound + share * (bound_then - bound) - half * qd_then)
         )
 
-    def _on_their_way(self, now: float, ahead: float) -> Iterator[tuple[np.ndarray, float]]:
-        """Return the mean command of each step and its share of a step, which is 1 but for the
-        last.
+    def _iter_pending(self, now: float, ahead: float) -> Iterator[tuple[np.ndarray, float]]:
+        """Yield the mean command (n,) or (n + 1,) of each step ahead, and its share of a step; only
+        the last is below 1.
         """
         steps = round(ahead * self.rate, 6)
         ends = (

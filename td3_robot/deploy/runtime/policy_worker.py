@@ -24,7 +24,7 @@ START = 60.0  # [s] that loading may take
 
 
 def _answer(connection, path: str) -> None:
-    """The process: the newest question is answered, until the other end closes."""
+    """Answer the newest question, again and again until the other end closes; the process."""
     for name in TERMINAL:
         signal.signal(getattr(signal, name), signal.SIG_IGN)  # they are for the loop, which brakes
     try:
@@ -40,7 +40,7 @@ def _answer(connection, path: str) -> None:
                 question = connection.recv()
             stamp, q, qd, gripper, scene, felt = question
             scene |= {name: value for name, value in felt.items() if name in policy.scene}
-            connection.send((stamp, policy(q, qd, gripper, **scene)))
+            connection.send(("command", (stamp, policy(q, qd, gripper, **scene))))
     except (EOFError, ConnectionError):  # the loop has ended
         pass
     except Exception as error:  # whatever it is, the loop is told
@@ -60,7 +60,7 @@ def _make_example_scene(policy: Policy) -> dict[str, Any]:
 
 
 class PolicyProcess:
-    """Starts immediately and is ready when the constructor returns.
+    """A policy in a process of its own, ready when the constructor returns.
 
     Args:
         path: of the exported policy.
@@ -114,14 +114,14 @@ class PolicyProcess:
             raise DeployError(self.failure)
 
     def answer(self) -> tuple[float, np.ndarray] | None:
-        """The newest answer that is there: when it was asked for, and the velocities (n,)."""
+        """Return the newest answer, (when it was asked for [s], velocities (n,)), or None."""
         newest = None
         while not self.failure and self._connection.poll():
             word, what = self._receive()
             if word == "failed":
                 self.failure = f"the policy failed: {what}"
             else:
-                newest = (word, what)
+                newest = what
         return newest
 
     def close(self) -> None:

@@ -41,8 +41,8 @@ class JointPlanState(NamedTuple):
 
 def plan_joint_stop(state: State, h: float, limits: Limits) -> tuple[JointPlanState, np.ndarray]:
     """Plan a stop that begins now, and return whether it holds every limit of each joint."""
-    course = _start_stop(state, h, limits)
-    return course, find_held_limits(course.plan, h, limits)
+    plans = _start_stop(state, h, limits)
+    return plans, find_held_limits(plans.plan, h, limits)
 
 
 def _start_stop(state: State, h: float, limits: Limits) -> JointPlanState:
@@ -50,24 +50,24 @@ def _start_stop(state: State, h: float, limits: Limits) -> JointPlanState:
     return JointPlanState(plan, np.zeros(plan.ramp.shape), state)
 
 
-def continue_plan(course: JointPlanState, h: float) -> JointPlanState:
+def continue_plan(plans: JointPlanState, h: float) -> JointPlanState:
     """Advance by a tick on the same plans."""
-    age = course.age + 1.0
-    return JointPlanState(course.plan, age, evaluate_plan(course.plan, age, h))
+    age = plans.age + 1.0
+    return JointPlanState(plans.plan, age, evaluate_plan(plans.plan, age, h))
 
 
-def steer(course: JointPlanState, target: np.ndarray, h: float, limits: Limits) -> JointPlanState:
+def steer(plans: JointPlanState, target: np.ndarray, h: float, limits: Limits) -> JointPlanState:
     """Advance by a tick towards wanted velocities, as far as the limits allow.
 
     Args:
         target: (..., n) finite velocities [rad/s]; anything beyond the limits is cut off.
     """
-    now = course.now
+    now = plans.now
     wanted = _find_acceleration(now, _limit_target(now, target, h, limits), h, limits)
     found, kept = _try_step(now, wanted, h, limits)
     if kept.all():
         return found
-    planned = continue_plan(course, h)
+    planned = continue_plan(plans, h)
     tried = planned.now.a + SHARES.reshape(-1, *[1] * target.ndim) * (wanted - planned.now.a)
     held = _try_step(now, tried, h, limits)[1]
     less = np.take_along_axis(tried, held.argmax(0)[None], 0)[0]
@@ -76,19 +76,15 @@ def steer(course: JointPlanState, target: np.ndarray, h: float, limits: Limits) 
     return found if sure.all() else choose_plans(sure, found, planned)
 
 
-def choose_plans(
-    which: np.ndarray, course: JointPlanState, other: JointPlanState
-) -> JointPlanState:
+def choose_plans(which: np.ndarray, plans: JointPlanState, other: JointPlanState) -> JointPlanState:
     """Choose between two plans, joint by joint."""
 
     def pick(a, b):
         return np.where(which, a, b)
 
-    start = State(*map(pick, course.plan.start, other.plan.start))
-    plan = Plan(start, *map(pick, course.plan[1:], other.plan[1:]))
-    return JointPlanState(
-        plan, pick(course.age, other.age), State(*map(pick, course.now, other.now))
-    )
+    start = State(*map(pick, plans.plan.start, other.plan.start))
+    plan = Plan(start, *map(pick, plans.plan[1:], other.plan[1:]))
+    return JointPlanState(plan, pick(plans.age, other.age), State(*map(pick, plans.now, other.now)))
 
 
 def _try_step(

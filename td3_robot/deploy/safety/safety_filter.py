@@ -23,6 +23,7 @@ from td3_robot.deploy.safety.stop_trajectory import State, evaluate_plan, evalua
 # of a stop, where distances are measured; between them they are bounded
 SAMPLES = np.linspace(0.0, 1.0, 6)[:, None]
 SLOW = 0.08  # [m] beyond the margin, from where an arm that comes nearer to something slows down
+CREEP = 0.02  # of the speed, kept at the margin: in proportion to the room, no arm would arrive
 CUT = 0.8  # of the speed, by which a step that was not taken lowers the next one's
 TCP_SHARE = 0.95  # of the TCP speed limit that is aimed at, and asked of the samples
 
@@ -83,7 +84,7 @@ class SafetyFilter:
         self._reach = (
             None if robot.capsules is None else robot.capsules.find_reach(robot.chain, self._stroke)
         )
-        self._course: JointPlanState | None = None
+        self._plans: JointPlanState | None = None
 
     @classmethod
     def for_robot(cls, name: str, rate: float = 1000.0, **options) -> "SafetyFilter":
@@ -126,7 +127,7 @@ class SafetyFilter:
                 raise DeployError(
                     f"{name} must be {self.limits.n} finite numbers, got {value.tolist()}"
                 )
-        course, held = plan_joint_stop(start, self.h, self.limits)
+        plans, held = plan_joint_stop(start, self.h, self.limits)
         if not held.all():
             joint = int(np.argmin(held))
             low = self.limits.lower[joint]
@@ -136,9 +137,9 @@ class SafetyFilter:
                 f"cannot stop within {low:.4f} to {high:.4f}: "
                 "move the arm there by hand or with its own tools"
             )
-        if why := self._find_obstruction(course)[0]:
+        if why := self._find_obstruction(plans)[0]:
             raise DeployError(f"cannot start here: {why}")
-        self._course = course
+        self._plans = plans
         self.refused = ""
         self._command = self._aim = start.v
         self._from = start.v
@@ -146,8 +147,8 @@ class SafetyFilter:
         self._scale = 1.0
 
     def __call__(self, command: np.ndarray) -> np.ndarray:
-        """A tick: the velocities (n,) to send now [rad/s or m/s], on the way to those that are
-        commanded (n,).
+        """Take a tick, and return the velocities (n,) to send now [rad/s or m/s], on the way to
+        those that are commanded (n,).
 
         A command that holds no number is no command: the arm brakes, and `refused` says so.
 
@@ -155,7 +156,7 @@ class SafetyFilter:
             DeployError: the command has another shape; nothing moves on. `brake` says what to send
                 then.
         """
-        course = self._get_state()
+        plans = self._get_state()
         try:
             command = np.asarray(command, float)
         except (TypeError, ValueError):
@@ -166,20 +167,20 @@ class SafetyFilter:
             raise DeployError(f"a command must have shape ({self.limits.n},), got {command.shape}")
         self.refused = "" if np.isfinite(command).all() else "the command is not finite"
         target = self._interpolate(command if not self.refused else np.zeros_like(command))
-        return self._take(steer(course, self._scale_target(target), self.h, self.limits), course)
+        return self._take(steer(plans, self._scale_target(target), self.h, self.limits), plans)
 
     def brake(self) -> np.ndarray:
-        """A tick of the stop that the joints are on: the velocities to send [rad/s or m/s]; zero in
-        the end.
+        """Take a tick of the stop that the joints are on, and return the velocities (n,) to send
+        [rad/s or m/s]; zero in the end.
         """
         self._command = self._aim = self._from = np.zeros(self.limits.n)
-        self._course = continue_plan(self._get_state(), self.h)
-        return self._course.now.v.copy()
+        self._plans = continue_plan(self._get_state(), self.h)
+        return self._plans.now.v.copy()
 
     def _get_state(self) -> JointPlanState:
-        if self._course is None:
+        if self._plans is None:
             raise DeployError("call reset(q) with the arm's joint positions first")
-        return self._course
+        return self._plans
 
     def _interpolate(self, command: np.ndarray) -> np.ndarray:
         """Return the target on a straight line from the earlier one to the command."""
@@ -199,33 +200,33 @@ class SafetyFilter:
             target = target * min(1.0, TCP_SHARE**2 * self.tcp_speed / max(fast, 1e-9))
         return target * self._scale
 
-    def _take(self, step: JointPlanState, course: JointPlanState) -> np.ndarray:
-        """Take the step if all of its stop is clear; otherwise continue on the current course."""
+    def _take(self, step: JointPlanState, plans: JointPlanState) -> np.ndarray:
+        """Take the step if all of its stop is clear; otherwise continue on the current plans."""
         why, near, nearer = self._find_obstruction(step)
         if why:
             self.refused = why
             self._scale = CUT * self._scale
-            step = continue_plan(course, self.h)
+            step = continue_plan(plans, self.h)
         else:
             self._scale = (
-                float(np.clip((near - self.clearance) / SLOW, 0.02, 1.0)) if nearer else 1.0
+                float(np.clip((near - self.clearance) / SLOW, CREEP, 1.0)) if nearer else 1.0
             )
-        self._course = step
+        self._plans = step
         return step.now.v.copy()
 
-    def _find_obstruction(self, course: JointPlanState) -> tuple[str, float, bool]:
+    def _find_obstruction(self, plans: JointPlanState) -> tuple[str, float, bool]:
         """Return why a stop is not clear, or "" with its least distance to anything [m], and
         whether it comes nearer than now.
         """
         if self._reach is None and self.tcp_speed is None:
             return "", np.inf, False
-        left = (course.plan.ticks - course.age).max()
-        ticks = course.age + np.ceil(SAMPLES * max(left, 0.0))
-        q = evaluate_positions(course.plan, ticks, self.h)
+        left = (plans.plan.ticks - plans.age).max()
+        ticks = plans.age + np.ceil(SAMPLES * max(left, 0.0))
+        q = evaluate_positions(plans.plan, ticks, self.h)
         frames = self.robot.chain.frames(q)
         if self.tcp_speed is not None:
             J = self.robot.chain.jacobian(frames)[:, :3]
-            v = evaluate_plan(course.plan, ticks, self.h).v
+            v = evaluate_plan(plans.plan, ticks, self.h).v
             fast = (J @ v[..., None])[..., 0]
             if (fast * fast).sum(1).max() > (TCP_SHARE * self.tcp_speed) ** 2:
                 return f"the TCP would be faster than {self.tcp_speed:g} m/s", np.inf, False

@@ -21,6 +21,9 @@ import numpy as np
 from td3_robot.deploy.robot.limits import Limits
 
 TINY = 1e-12
+PHASE_SAMPLES = np.linspace(0.0, 1.0, 5)[1:]  # of each phase, where speeds depend on positions
+CURVE_MARGIN = 0.99  # of those speeds, for what is between the samples
+_ENDLESS = 1e9  # [ticks] a hold that is longer comes from a peak of almost zero
 
 
 class State(NamedTuple):
@@ -67,8 +70,8 @@ def plan_stop(start: State, h: float, limits: Limits) -> Plan:
     release = np.ceil(peak / step - 1e-9)
     needed = 2.0 * v / h + a * (ramp - 1.0)  # the peak times (n1 + 2 n2 + n3)
     hold = np.maximum(np.ceil((needed / np.maximum(peak, TINY) - ramp - release) / 2.0 - 1e-9), 0.0)
-    slow = hold > 1e9  # no peak worth a name: next to rest, where one ramp is enough
-    hold = np.where(slow, 0.0, hold)
+    # the peak is almost zero: next to rest one ramp is enough
+    hold = np.where(hold > _ENDLESS, 0.0, hold)
     return Plan(start, ramp, hold, release, -sign * needed / (ramp + 2.0 * hold + release))
 
 
@@ -112,8 +115,9 @@ def _find_kinks(plan: Plan, tick: np.ndarray | float) -> tuple[np.ndarray, np.nd
 
 
 def _sum_velocities(slopes: np.ndarray, since: np.ndarray) -> np.ndarray:
-    """Of the accelerations that the kinks have added, over the ticks since: those of 1, 2, ... i
-    are i (i + 1) / 2.
+    """Return the velocity that the slope changes have added, per h (..., n).
+
+    The acceleration gains `slope` a tick, so after i ticks its sum is slope * i (i + 1) / 2.
     """
     return np.add.reduce(slopes * (since * (since + 1.0))) / 2.0
 
@@ -121,7 +125,10 @@ def _sum_velocities(slopes: np.ndarray, since: np.ndarray) -> np.ndarray:
 def _sum_positions(
     plan: Plan, i: np.ndarray, slopes: np.ndarray, since: np.ndarray, h: float
 ) -> np.ndarray:
-    """With the sums of those sums, i (i + 1) (i + 2) / 6."""
+    """Return the positions (..., n) after i ticks.
+
+    The sum of the sums in `_sum_velocities` is slope * i (i + 1) (i + 2) / 6.
+    """
     twice = np.add.reduce(slopes * (since * (since + 1.0) * (since + 2.0))) / 6.0
     return plan.start.q + h * (i * plan.start.v + h * (i * (i + 1.0) / 2.0 * plan.start.a + twice))
 
@@ -153,14 +160,9 @@ def _find_peak_speed(plan: Plan, h: float) -> np.ndarray:
     return np.abs(v + h * (rising * a + rising * (rising + 1.0) / 2.0 * slope))
 
 
-# of each of the three phases, where speeds depend on positions
-SAMPLES = np.linspace(0.0, 1.0, 5)[1:]
-CURVE_MARGIN = 0.99  # of those speeds, for what is between the samples
-
-
 def _is_below_curve(plan: Plan, h: float, limits: Limits) -> np.ndarray:
     """Return whether samples of a plan keep to the velocities that depend on the position."""
-    share = SAMPLES.reshape(-1, *[1] * plan.ramp.ndim)
+    share = PHASE_SAMPLES.reshape(-1, *[1] * plan.ramp.ndim)
     phases = (
         share * plan.ramp,
         plan.ramp + share * plan.hold,

@@ -27,7 +27,8 @@ OPTIONS = [
 @pytest.mark.parametrize("a_max", [1.0, 0.7, (0.5, 2.0)])
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: next(iter(options)))
 def test_an_agent_comes_back_from_its_folder_alone(tmp_path, options, a_max):
-    agent, o = TD3(3, 2, a_max, seed=4, **{"hidden": (16,), **options}), torch.randn(20, 3)
+    agent = TD3(3, 2, a_max, seed=4, **{"hidden": (16,), **options})
+    o = torch.randn(20, 3)
     agent.observe(torch.randn(100, 3) * 5)
     agent.save(tmp_path / "run", {"score": {"success_rate": 0.5}})
     back = TD3.from_checkpoint(tmp_path / "run")
@@ -40,7 +41,8 @@ def test_an_agent_comes_back_from_its_folder_alone(tmp_path, options, a_max):
 @pytest.mark.parametrize("said", [False, True])
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: next(iter(options)))
 def test_an_older_one_is_known_by_its_networks_and_its_configuration(tmp_path, options, said, form):
-    agent, o = TD3(3, 2, seed=4, **{"hidden": (16,), **options}), torch.randn(20, 3)
+    agent = TD3(3, 2, seed=4, **{"hidden": (16,), **options})
+    o = torch.randn(20, 3)
     for name, state in agent.state_dicts().items():
         torch.save(state, form.format(tmp_path) + name)
     if said:
@@ -61,12 +63,14 @@ def test_an_older_one_is_known_by_its_networks_and_its_configuration(tmp_path, o
     "folder", [path.parent for path in SHIPPED], ids=lambda folder: folder.name
 )
 def test_the_shipped_ones_say_what_they_are(folder):
-    agent, metadata = TD3.from_checkpoint(folder), checkpoint.load(folder, names=()).metadata
+    agent = TD3.from_checkpoint(folder)
+    metadata = checkpoint.load(folder, names=()).metadata
     assert (
         metadata["trained_on"].keys() == {"robot", "task"}
         and 0.75 < metadata["score"]["success_rate"] <= 1
     )
-    said, told = metadata["agent"], json.loads(json.dumps(agent.metadata()))
+    said = metadata["agent"]
+    told = json.loads(json.dumps(agent.metadata()))
     assert (
         told | {"options": told["options"] | said["options"]} == told and told.keys() == said.keys()
     )

@@ -24,7 +24,10 @@ class Disk(Callback):
     """
 
     def __init__(self, monkeypatch, begin: int, end: int):
-        self.begin, self.end, self.full, self._room = begin, end, False, 2
+        self.begin = begin
+        self.end = end
+        self.full = False
+        self._room = 2
         self._write = checkpoint_folder.write_state
         monkeypatch.setattr(checkpoint_folder, "write_state", self.write)
 

@@ -18,7 +18,8 @@ from td3_robot.replay import ReplayBuffer
 from td3_robot.training.verify import WRONG, verify
 from tests.td3_robot.conftest import OnStep
 
-ENVS, WIDTH = 2, 2 * 3 + 1 + 3  # columns of a transition with 3 observations and 1 action
+ENVS = 2
+WIDTH = 2 * 3 + 1 + 3  # columns of a transition with 3 observations and 1 action
 SLOT = 4 * ENVS * WIDTH  # bytes of a time step
 
 
@@ -54,7 +55,8 @@ def files(folder) -> dict[str, tuple[int, int]]:
 
 
 def test_what_was_written_is_read_at_any_time_of_the_run(tmp_path, quick):
-    buffer, counts = ring(), random.Random(0)
+    buffer = ring()
+    counts = random.Random(0)
     for _ in range(30):
         put(buffer, counts.randint(1, 9))
         if counts.random() < 0.3:
@@ -75,7 +77,8 @@ def test_what_was_written_is_read_at_any_time_of_the_run(tmp_path, quick):
 
 
 def test_a_save_writes_what_is_new_and_removes_what_the_ring_has_gone_over(tmp_path, quick):
-    buffer, seen = ring(23), []
+    buffer = ring(23)
+    seen = []
     for _ in range(12):
         put(buffer, 5)
         saved = save_chunks(tmp_path, {"replay": buffer.state_dict()})
@@ -181,7 +184,8 @@ def test_a_name_of_a_stranger_leads_nowhere(tmp_path, train, quick, name):
 def resume_point(number: int) -> tuple[dict, TD3]:
     """Of a training with so many time steps."""
     torch.manual_seed(0)
-    buffer, agent = ring(), TD3(3, 1, hidden=(4,), seed=number)
+    buffer = ring()
+    agent = TD3(3, 1, hidden=(4,), seed=number)
     put(buffer, number)
     entries = dict.fromkeys(
         ("gradient_steps", "best", "solved_at_s", "wall_s", "target_generator"), number
@@ -197,10 +201,8 @@ def kept_after(folder, die_at: int | None, error: OSError | None = None) -> int:
     of the system.
     """
     states, _ = resume_point(41)
-    names, count = (
-        ("fsync", *(() if error else ("rename", "replace", "unlink", "rmdir", "mkdir"))),
-        0,
-    )
+    names = ("fsync", *(() if error else ("rename", "replace", "unlink", "rmdir", "mkdir")))
+    count = 0
 
     def counted(call):
         def instead(*arguments, **options):
@@ -229,7 +231,10 @@ def kept_after(folder, die_at: int | None, error: OSError | None = None) -> int:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_killed_anywhere_the_old_resume_point_is_there_or_the_new(tmp_path, no_fsync):
-    before, seen, code, calls = resume_point(33)[0], [], 9, 0
+    before = resume_point(33)[0]
+    seen = []
+    code = 9
+    calls = 0
     after = resume_point(41)[0]
     wholes = {33: before, 41: after}
     while code == 9:
@@ -302,7 +307,9 @@ def test_a_million_transitions_are_saved_in_two_seconds_and_once(tmp_path, monke
     200,000 steps.
     """
     monkeypatch.undo()
-    envs, o_dim, a_dim = 64, 28, 8
+    envs = 64
+    o_dim = 28
+    a_dim = 8
     buffer = ReplayBuffer(1_000_000, envs, o_dim, a_dim, "cpu", torch.Generator())
 
     def more(steps):

@@ -34,7 +34,8 @@ def claim(root: Path, gate, queue) -> None:
 @pytest.mark.parametrize("take, total", [(reserve, 80), (claim, 20)])
 def test_trainings_that_start_together_get_different_folders(tmp_path, take, total):
     context = multiprocessing.get_context("fork")
-    gate, queue = context.Event(), context.Queue()
+    gate = context.Event()
+    queue = context.Queue()
     processes = [
         context.Process(target=take, args=(tmp_path / "checkpoints", gate, queue), daemon=True)
         for _ in range(4)

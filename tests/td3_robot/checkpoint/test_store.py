@@ -111,7 +111,8 @@ def test_round_trip_is_exact(tmp_path):
     assert back["trainer_state"]["half"].dtype == torch.float16
     for name in REQUIRED[:3]:
         assert all(torch.equal(back[name][key], value) for key, value in net.state_dict().items())
-    moments, again = optimizer.state_dict(), back["actor_optimizer"]
+    moments = optimizer.state_dict()
+    again = back["actor_optimizer"]
     assert again["param_groups"] == moments["param_groups"]
     assert torch.equal(again["state"][0]["exp_avg_sq"], moments["state"][0]["exp_avg_sq"])
 
@@ -145,7 +146,10 @@ def test_every_file_is_on_the_disk_before_it_counts(tmp_path, monkeypatch, exist
     """
     if exists:
         write(tmp_path / "run", generation(2))
-    synced, before, fsync, rename = set(), [], os.fsync, os.rename
+    synced = set()
+    before = []
+    fsync = os.fsync
+    rename = os.rename
     monkeypatch.setattr(
         os, "fsync", lambda handle: (synced.add(os.fstat(handle).st_ino), fsync(handle))
     )
@@ -158,7 +162,9 @@ def test_every_file_is_on_the_disk_before_it_counts(tmp_path, monkeypatch, exist
 @posix
 def test_killed_anywhere_the_folder_holds_the_old_set_or_the_new(tmp_path, no_fsync):
     write(tmp_path / "run", generation(2))
-    seen, lines, code = [], 1, -signal.SIGKILL
+    seen = []
+    lines = 1
+    code = -signal.SIGKILL
     while code == -signal.SIGKILL:
         process = start(write_and_die, tmp_path / "run", 3, lines)
         process.join()
@@ -176,7 +182,9 @@ def test_killed_anywhere_the_folder_holds_the_old_set_or_the_new(tmp_path, no_fs
 
 @posix
 def test_killed_anywhere_a_new_folder_is_complete_or_absent(tmp_path, no_fsync):
-    seen, lines, code = [], 1, -signal.SIGKILL
+    seen = []
+    lines = 1
+    code = -signal.SIGKILL
     while code == -signal.SIGKILL:
         process = start(write_and_die, tmp_path / f"run{lines}", 2, lines)
         process.join()
@@ -192,7 +200,9 @@ def test_killed_anywhere_a_new_folder_is_complete_or_absent(tmp_path, no_fsync):
 
 @posix
 def test_killed_at_random_moments_every_set_is_whole_and_none_is_lost(tmp_path, no_fsync):
-    moments, latest, rounds = random.Random(0), 0, 0
+    moments = random.Random(0)
+    latest = 0
+    rounds = 0
     while rounds < 40 or latest < 20:
         process = start(write_on, tmp_path / "run", latest + 1)
         time.sleep(moments.uniform(0.0, 0.06))
@@ -351,7 +361,8 @@ class Malicious:
 def test_code_in_a_file_is_refused_and_not_run(tmp_path, legacy):
     write(tmp_path, generation(1))
     (tmp_path / MANIFEST).unlink()  # with it, the file is refused before anything looks into it
-    state, trap = {"generation": Malicious(tmp_path / "ran")}, tmp_path / "actor"
+    state = {"generation": Malicious(tmp_path / "ran")}
+    trap = tmp_path / "actor"
     if legacy == "plain pickle":
         trap.write_bytes(pickle.dumps(state, protocol=2))
     else:

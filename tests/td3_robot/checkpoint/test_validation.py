@@ -103,7 +103,8 @@ CASES += [
     "part, kind, change", CASES, ids=[f"{part}: {kind}" for part, kind, _ in CASES]
 )
 def test_what_does_not_fit_is_named_and_changes_nothing(part, kind, change):
-    agent, states = trained(), copy.deepcopy(trained(seed=9).state_dicts())
+    agent = trained()
+    states = copy.deepcopy(trained(seed=9).state_dicts())
     change(states[part])
     before = flat(agent)
     with pytest.raises(
@@ -117,7 +118,8 @@ def test_what_does_not_fit_is_named_and_changes_nothing(part, kind, change):
 
 def test_one_optimizers_file_over_anothers_is_refused():
     """The fused Adam takes the moments' lengths on trust and would write beyond their end."""
-    agent, states = trained(), trained(seed=9).state_dicts()
+    agent = trained()
+    states = trained(seed=9).state_dicts()
     for source, target in (("actor", "Q1"), ("Q1", "actor")):
         with pytest.raises(
             CheckpointError, match=rf"{target}_optimizer does not fit .* must be \[16, "
@@ -129,14 +131,18 @@ def test_moments_that_share_memory_are_taken_apart():
     """A file can hold one row for all rows, or one tensor twice; the update writes into each number
     for itself.
     """
-    agent, plain, states = trained(), trained(), trained(seed=9).state_dicts()
+    agent = trained()
+    plain = trained()
+    states = trained(seed=9).state_dicts()
     entry = states["Q1_optimizer"]["state"][0]
     row = entry["exp_avg_sq"][:1].clone()
     entry["exp_avg"] = entry["exp_avg_sq"] = row.expand(16, 5)
     agent.load_state_dicts(states)
-    entry["exp_avg"], entry["exp_avg_sq"] = row.repeat(16, 1), row.repeat(16, 1)
+    entry["exp_avg"] = row.repeat(16, 1)
+    entry["exp_avg_sq"] = row.repeat(16, 1)
     plain.load_state_dicts(states)
-    learn(agent), learn(plain)
+    learn(agent)
+    learn(plain)
     assert all(map(torch.equal, flat(agent), flat(plain)))
 
 
@@ -151,10 +157,8 @@ def test_learning_rates_are_the_agents_own_not_the_files(tmp_path):
 
 
 def test_statistics_of_no_observation_yet_can_be_taken():
-    agent, states = (
-        TD3(3, 2, normalize_observations=True),
-        TD3(3, 2, normalize_observations=True).state_dicts(),
-    )
+    agent = TD3(3, 2, normalize_observations=True)
+    states = TD3(3, 2, normalize_observations=True).state_dicts()
     agent.load_state_dicts(states)
     states["normalizer"]["moments.mean"] = torch.full((3,), math.inf, dtype=torch.float64)
     with pytest.raises(

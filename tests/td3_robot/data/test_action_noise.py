@@ -56,7 +56,8 @@ def test_an_environments_noise_has_its_own_sigma():
 
 def test_a_new_episode_gets_a_new_sigma_and_no_other_does():
     noise = gaussian((6, 2), per_env=True)
-    before, done = noise.sigmas.clone(), torch.tensor([True, False, False, True, False, True])
+    before = noise.sigmas.clone()
+    done = torch.tensor([True, False, False, True, False, True])
     noise.end_episodes(done)
     assert torch.equal((noise.sigmas != before)[:, 0], done)
 
@@ -136,13 +137,15 @@ def test_environments_and_joints_are_independent(kind):
 
 @KINDS
 def test_an_ended_episode_leaves_no_trace_and_others_go_on(kind):
-    noise, twin = make(kind, (5000, 1)), make(kind, (5000, 1))
+    noise = make(kind, (5000, 1))
+    twin = make(kind, (5000, 1))
     before = noise.sample(), twin.sample()
     assert torch.equal(*before)
     done = torch.arange(5000) < 2500
     noise.end_episodes(done)
     twin.end_episodes(torch.zeros(5000, dtype=torch.bool))
-    after, uncut = noise.sample(), twin.sample()
+    after = noise.sample()
+    uncut = twin.sample()
     cut = torch.corrcoef(torch.stack((before[0][done, 0], after[done, 0])))[0, 1]
     assert abs(cut) < 0.08  # standard error 0.02
     same = torch.corrcoef(torch.stack((before[0][~done, 0], after[~done, 0])))[0, 1]
@@ -164,7 +167,8 @@ def test_a_resumed_noise_goes_on_exactly(kind, per_env):
 
     noise = make(kind, per_env=per_env, horizon=30)
     play(noise, range(100))
-    state, drawn = noise.state_dict(), noise.generator.get_state()
+    state = noise.state_dict()
+    drawn = noise.generator.get_state()
     expected = play(noise, range(100, 200))
 
     resumed = make(kind, per_env=per_env, horizon=30, seed=9)
@@ -189,7 +193,8 @@ def test_a_state_of_another_kind_or_shape_is_refused_whole(kind):
 @KINDS
 def test_sigmas_are_drawn_anew_whatever_the_kind(kind):
     noise = make(kind, (500, 2), per_env=True)
-    before, done = noise.sigmas.clone(), torch.arange(500) % 3 == 0
+    before = noise.sigmas.clone()
+    done = torch.arange(500) % 3 == 0
     noise.end_episodes(done)
     assert torch.equal((noise.sigmas != before)[:, 0], done)
     assert before.mean().item() == pytest.approx(1, abs=0.1) and before.max() <= 2
@@ -236,7 +241,8 @@ def test_power_falls_as_one_over_the_frequency(horizon):
     torch.testing.assert_close(
         product / product.mean(), torch.ones(len(product)), atol=0.12, rtol=0
     )
-    x, y = frequency.log() - frequency.log().mean(), power.log() - power.log().mean()
+    x = frequency.log() - frequency.log().mean()
+    y = power.log() - power.log().mean()
     assert ((x * y).sum() / x.square().sum()).item() == pytest.approx(-1, abs=0.02)
 
 
@@ -293,7 +299,8 @@ def test_critics_that_agree_leave_finite_noise():
 
 
 def test_a_resumed_scale_goes_on_exactly():
-    first, second = UncertaintyScale("cpu"), UncertaintyScale("cpu")
+    first = UncertaintyScale("cpu")
+    second = UncertaintyScale("cpu")
     first(torch.rand(5))
     second.load_state_dict(first.state_dict())
     later = torch.rand(5)

@@ -68,27 +68,24 @@ def test_rewards_are_scaled_then_clipped():
 
 
 def test_stored_rewards_are_the_shaped_ones(collect):
-    plain, scaled = collect(), collect(reward=RewardConfig(scale=3.0, clip=1.0))
+    plain = collect()
+    scaled = collect(reward=RewardConfig(scale=3.0, clip=1.0))
     torch.testing.assert_close(
         scaled.sample(0.0).reward, (3.0 * plain.sample(0.0).reward).clamp(-1, 1)
     )
 
 
 def test_normalised_rewards_are_divided_by_one_positive_number_and_never_shifted(collect):
-    plain, scaled = (
-        collect().sample(0.0).reward,
-        collect(reward=RewardConfig(normalize=True)).sample(0.0).reward,
-    )
+    plain = collect().sample(0.0).reward
+    scaled = collect(reward=RewardConfig(normalize=True)).sample(0.0).reward
     ratio = (scaled / plain)[plain != 0]
     assert ratio.min() > 0 and ratio.std() < 1e-5 * ratio.mean()
     assert collect(reward=RewardConfig(normalize=True), steps=0).scaler.scale(torch.ones(1)) == 1
 
 
 def test_observations_are_stored_raw_and_their_statistics_kept(collect):
-    plain, normal = (
-        collect(),
-        collect(td3=dataclasses.replace(CONFIG.td3, normalize_observations=True)),
-    )
+    plain = collect()
+    normal = collect(td3=dataclasses.replace(CONFIG.td3, normalize_observations=True))
     moments = normal._agent.normalizer.moments
     assert moments.count == 50 * 4
     assert normal.sample(0.0).state[:, 2].max() > 3  # steps, as the environment counts them
@@ -131,7 +128,8 @@ def test_noise_is_added_to_the_policy_and_fades(collect, kind):
     fading = collect(200, exploration=wide, schedule=ScheduleConfig(noise="linear"))
     # all that 400 rows hold: the last 100 steps
     rows = fading.replay.rows.view(fading.replay.slots, 4, -1)[:100]
-    state, action = rows[..., :3].flatten(0, 1), rows[..., 3:5].flatten(0, 1)
+    state = rows[..., :3].flatten(0, 1)
+    action = rows[..., 3:5].flatten(0, 1)
     deviation = (action - fading._agent.select_action(state)).view(100, 8).std(1)
     assert deviation[:20].mean() > 3 * deviation[-20:].mean()
     assert action.abs().max() <= 1
@@ -220,7 +218,8 @@ def test_an_expert_acts_in_whole_episodes_of_its_share_and_fades(collect):
     )
     roomy = dataclasses.replace(CONFIG.replay, capacity=8000)
     state, action = stored(collect(2000, expert=half, exploration=leading, replay=roomy), 2000)
-    guided, begins = (action == 0.5).all(2), state[..., 2] == 0
+    guided = (action == 0.5).all(2)
+    begins = state[..., 2] == 0
     assert ((guided[1:] == guided[:-1]) | begins[1:]).all()
     shares = guided.float().view(10, 200, 4).mean((1, 2))
     expected = 0.8 * (1 - torch.arange(0.05, 1.0, 0.1) / 0.5).clamp(min=0)
@@ -235,7 +234,8 @@ def test_a_delayed_expert_takes_over_after_a_random_number_of_steps(collect):
     )
     roomy = dataclasses.replace(CONFIG.replay, capacity=8000)
     state, action = stored(collect(2000, expert=half, exploration=leading, replay=roomy), 2000)
-    guided, begins = (action == 0.5).all(2), state[..., 2] == 0
+    guided = (action == 0.5).all(2)
+    begins = state[..., 2] == 0
     assert (guided[1:] >= guided[:-1])[~begins[1:]].all()
     age = torch.zeros_like(begins, dtype=torch.long)
     for t in range(1, len(age)):
@@ -293,7 +293,8 @@ def test_an_environment_that_cannot_restore_itself_begins_new_episodes(collect, 
 
 def resumed(collect, env, steps: int = 3, **changes) -> Collector:
     """A collector that takes up where another stopped in the middle of the first episodes."""
-    first, second = collect(steps, env=env(4, 0), **changes), collect(0, env=env(4, 0), **changes)
+    first = collect(steps, env=env(4, 0), **changes)
+    second = collect(0, env=env(4, 0), **changes)
     second.load_state_dict(first.state_dict(with_replay=True))
     return second
 
@@ -305,7 +306,8 @@ def test_new_episodes_after_a_resume_have_noise_of_their_own(collect, forgetful,
     slow = ExplorationConfig(start_steps=0, noise=0.1, per_env=True, kind="ou", ou_theta=1e-4)
     for env, goes_on in ((point_env, True), (forgetful, False)):
         noise = resumed(collect, env, exploration=slow).noise
-        value, sigmas = noise.value, resumed(collect, point_env, exploration=slow).noise.sigmas
+        value = noise.value
+        sigmas = resumed(collect, point_env, exploration=slow).noise.sigmas
         noise.sample()
         assert ((noise.value - value).abs() < 0.1).all() == goes_on
         assert torch.equal(noise.sigmas, sigmas) == goes_on

@@ -57,10 +57,8 @@ def test_every_column_is_what_the_file_says(tmp_path):
 
 def test_flags_and_rewards_may_come_as_numbers_and_columns(tmp_path):
     plain = load_dataset(written(tmp_path))
-    rewards, timeouts = (
-        arrays()["rewards"][:, None],
-        arrays()["timeouts"].astype(np.float32)[:, None],
-    )
+    rewards = arrays()["rewards"][:, None]
+    timeouts = arrays()["timeouts"].astype(np.float32)[:, None]
     terminals = np.zeros(6, np.int64)
     assert_equal(
         load_dataset(written(tmp_path, rewards=rewards, timeouts=timeouts, terminals=terminals)),
@@ -133,11 +131,13 @@ def test_derived_successors_are_never_another_episodes(tmp_path_factory, seed, c
     start = 1000 * np.concatenate(([0], ends[:-1].cumsum()))  # each episode has a place of its own
     full["observations"][:, 0] += start
     full["next_observations"][:, 0] += start
-    full["terminals"][0], full["timeouts"][0] = True, False  # so that something is left
+    full["terminals"][0] = True
+    full["timeouts"][0] = False  # so that something is left
     np.savez(folder / "full.npz", **full)
     del full["next_observations"]
     np.savez(folder / "part.npz", **full)
-    whole, part = load_dataset(folder / "full.npz"), load_dataset(folder / "part.npz")
+    whole = load_dataset(folder / "full.npz")
+    part = load_dataset(folder / "part.npz")
     cut = torch.from_numpy(full["timeouts"]) | (torch.arange(count) == count - 1)
     left_out = cut & ~whole.terminated
     assert torch.equal(part.state, whole.state[~left_out])
@@ -277,9 +277,11 @@ def test_no_code_in_a_file_is_run(tmp_path):
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 def test_damage_anywhere_is_one_line_or_harmless(tmp_path, save):
-    path, random = tmp_path / "data.npz", np.random.default_rng(0)
+    path = tmp_path / "data.npz"
+    random = np.random.default_rng(0)
     save(path, **arrays())
-    whole, first = path.read_bytes(), load_dataset(path)
+    whole = path.read_bytes()
+    first = load_dataset(path)
     refused = 0
     for _ in range(300):
         bad = bytearray(whole)

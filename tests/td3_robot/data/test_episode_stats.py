@@ -8,7 +8,8 @@ import torch
 from td3_robot.data.episode_stats import EpisodeStatistics
 from td3_robot.vec_env import Step
 
-NO, YES = False, True
+NO = False
+YES = True
 
 
 def step(reward, ended, success=None, valid=None) -> Step:
@@ -54,7 +55,8 @@ def test_episodes_that_are_left_out_do_not_count_and_the_next_ones_begin_at_zero
 
 @pytest.mark.parametrize("begin_anew", [False, True])
 def test_the_means_go_on_where_they_were_saved(begin_anew):
-    first, second = EpisodeStatistics(2, "cpu"), EpisodeStatistics(2, "cpu")
+    first = EpisodeStatistics(2, "cpu")
+    second = EpisodeStatistics(2, "cpu")
     first.count(step([1.0, 2.0], [NO, YES]))
     second.load_state_dict(first.state_dict())
     if begin_anew:

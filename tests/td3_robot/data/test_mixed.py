@@ -109,7 +109,8 @@ def test_a_run_trains_on_it_and_resumes(tmp_path, train, dataset, assert_same):
 
 
 def test_without_one_it_is_the_collector_and_with_nothing_else_the_dataset(point_env, dataset):
-    agent, env = TD3(3, 2, hidden=(8,)), point_env(4, 0)
+    agent = TD3(3, 2, hidden=(8,))
+    env = point_env(4, 0)
     assert isinstance(make_source(agent, env, Config(num_envs=4)), Collector)
     assert isinstance(make_source(agent, env, Config(dataset=dataset)), Dataset)
 

@@ -39,7 +39,8 @@ def test_td3_bc_learns_what_the_data_show_without_a_step_of_its_own(
 ):
     trainer = train(tmp_path / "run", dataset=dataset, steps=1000, **OFFLINE)
     collected = trainer.evaluation_env
-    summary, log = trainer.run(), trainer.trackers[0]
+    summary = trainer.run()
+    log = trainer.trackers[0]
     assert summary["env_steps"] == 0 and summary["gradient_steps"] == 1000
     assert [row["gradient_steps"] for row in log] == list(range(100, 1100, 100))
     data = evaluate(homewards, collected, 5)["episode_return"]

@@ -132,7 +132,8 @@ def test_a_cube_in_the_hand_is_the_simulator_s_however_wide_it_is_held(width):
     def noise(*shape):
         return 2.0 * torch.rand(64, *shape, generator=generator) - 1.0
 
-    carry, hand = Carry(env), env.model.hand
+    carry = Carry(env)
+    hand = env.model.hand
     model = make_onnx(carry, carry.examples, carry.outputs).SerializeToString()
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     q = env.world.home + 0.1 * noise(7)

@@ -45,7 +45,9 @@ def together(
     """What each of several processes makes of the same work; an error of any is raised, the first that
     is no loss.
     """
-    store, results, errors = dist.HashStore(), [None] * count, []
+    store = dist.HashStore()
+    results = [None] * count
+    errors = []
 
     def run(rank: int) -> None:
         try:
@@ -217,7 +219,8 @@ class Log(Callback):
     """A tracker of the metrics, and a callback that may stop the run of one rank."""
 
     def __init__(self, stop_at: float):
-        self.rows, self._stop_at = [], stop_at
+        self.rows = []
+        self._stop_at = stop_at
 
     def log(self, metrics):
         self.rows.append(metrics)
@@ -345,7 +348,9 @@ def test_where_only_process_0_has_a_full_disk_all_judge_the_policy_that_it_could
     """It says what is missing once, and the job goes on to its end; in the end all play what is in
     its folder.
     """
-    judged, write, scores = [], checkpoint_folder.write_state, PeriodicEvaluation.evaluate
+    judged = []
+    write = checkpoint_folder.write_state
+    scores = PeriodicEvaluation.evaluate
 
     def full(path, state):
         if judged and path.is_relative_to(tmp_path / "run"):

@@ -23,7 +23,10 @@ class Countdown:
     The reward of a step is its number in the episode; a step is a success if that number is even.
     """
 
-    o_dim, a_dim, num_envs, device = 1, 1, 4, torch.device("cpu")
+    o_dim = 1
+    a_dim = 1
+    num_envs = 4
+    device = torch.device("cpu")
 
     def reset(self, seed=None):
         self.age = torch.zeros(4)
@@ -65,7 +68,8 @@ def test_the_policy_sees_what_it_is_to_act_on():
     """After an automatic reset that is the new episode's first observation, not the old one's
     last.
     """
-    env, seen = Countdown(), []
+    env = Countdown()
+    seen = []
 
     def watching(observation):
         seen.append(observation[:, 0].tolist())
@@ -145,7 +149,8 @@ class Pausing(Countdown):
         return super().reset(seed)
 
     def step(self, action):
-        age, idle = self.age, self.idle
+        age = self.age
+        idle = self.idle
         step = super().step(action)
         self.age = torch.where(idle, age, self.age)
         self.idle = (step.terminated | step.truncated) & ~idle

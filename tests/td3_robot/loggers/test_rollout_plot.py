@@ -46,7 +46,8 @@ def lines(axes) -> dict[str, tuple[list, list]]:
     }
 
 
-BLUE, GREY = "tab:blue", "0.6"
+BLUE = "tab:blue"
+GREY = "0.6"
 
 
 def test_rewards_and_their_sums_stand_beside_those_of_random_actions(tmp_path, figures):

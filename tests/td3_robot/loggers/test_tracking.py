@@ -43,7 +43,8 @@ def metrics(env_steps: int, **changed: float) -> dict[str, float]:
 
 
 def test_rows_come_back_as_they_were_logged(tmp_path):
-    log, rows = CsvLog(tmp_path), [metrics(1000), metrics(2000, success_rate=1 / 3)]
+    log = CsvLog(tmp_path)
+    rows = [metrics(1000), metrics(2000, success_rate=1 / 3)]
     for row in rows:
         log.log(row)
         assert read_metrics(tmp_path)[-1] == row  # on the disk at once
@@ -126,7 +127,8 @@ def test_columns_that_are_missing_are_no_traceback(tmp_path, content):
 def test_a_row_that_was_cut_off_is_left_out_and_written_anew(tmp_path, cut):
     """A process that dies while it writes leaves half a row; the run goes on from before it."""
     log = CsvLog(tmp_path)
-    log.log(metrics(1000)), log.log(metrics(2000))
+    log.log(metrics(1000))
+    log.log(metrics(2000))
     whole = (tmp_path / "metrics.csv").read_bytes()
     (tmp_path / "metrics.csv").write_bytes(whole[:-cut])
     assert read_metrics(tmp_path) == [metrics(1000)]

@@ -49,7 +49,8 @@ def assert_close(found, expected):
 @each_net
 @each_depth
 def test_of_a_slope_of_the_output(options, hidden):
-    net, x = net_of(options, hidden), batch_x()
+    net = net_of(options, hidden)
+    x = batch_x()
     passed = forward(net, x)
     assert type(passed) is ManualMLPPass and torch.equal(passed.output, net(x))
     grad_output = torch.randn_like(passed.output)
@@ -65,7 +66,8 @@ def test_of_a_loss_that_uses_the_network_in_other_ways_too(options, hidden):
     """As a term of one's own may: here actions of neighbouring states are to be alike, and weights
     small.
     """
-    net, x = net_of(options, hidden), batch_x()
+    net = net_of(options, hidden)
+    x = batch_x()
 
     def loss_of(output):
         smooth = (output - net(x + 0.1)).square().mean()
@@ -77,7 +79,8 @@ def test_of_a_loss_that_uses_the_network_in_other_ways_too(options, hidden):
 
 
 def test_of_a_loss_without_the_output():
-    net, x = net_of(CRITIC), batch_x()
+    net = net_of(CRITIC)
+    x = batch_x()
     forward(net, x).backward_from(net(2 * x).mean())
     assert_close(gradients_of(net), torch.autograd.grad(net(2 * x).mean(), list(net.parameters())))
 
@@ -87,9 +90,11 @@ def test_columns_of_a_wider_batch_cost_no_more(options, monkeypatch):
     """oneDNN takes operands that are neither contiguous nor the transposes of what is a hundred
     times as long for.
     """
-    seen, matmul = [], by_hand.matmul
+    seen = []
+    matmul = by_hand.matmul
     monkeypatch.setattr(by_hand, "matmul", lambda a, b: seen.extend((a, b)) or matmul(a, b))
-    net, x = net_of(options), torch.randn(32, 9, dtype=torch.float64)[:, 2:7].requires_grad_()
+    net = net_of(options)
+    x = torch.randn(32, 9, dtype=torch.float64)[:, 2:7].requires_grad_()
     passed = forward(net, x.detach())
     passed.backward(torch.ones_like(passed.output))
     frozen_forward(net, x).sum().backward()
@@ -99,7 +104,8 @@ def test_columns_of_a_wider_batch_cost_no_more(options, monkeypatch):
 @each_net
 @each_depth
 def test_held_still_it_passes_gradients_on_and_has_none(options, hidden):
-    net, x = net_of(options, hidden), batch_x().requires_grad_()
+    net = net_of(options, hidden)
+    x = batch_x().requires_grad_()
     found = torch.autograd.grad(frozen_forward(net, x).square().sum(), x)
     assert_close(found, torch.autograd.grad(net(x).square().sum(), x))
     frozen_forward(net, x).sum().backward()
@@ -175,7 +181,8 @@ def other_activation(net):
     ids=lambda change: getattr(change, "__name__", "none"),
 )
 def test_what_was_changed_goes_by_autograd(change):
-    net, x = net_of(ACTOR), batch_x()
+    net = net_of(ACTOR)
+    x = batch_x()
     before = net(x)
     if change is None:
         net.__class__ = Doubled
@@ -219,10 +226,12 @@ def renormed(options, hidden, warm_up=0) -> MLP:
 @each_depth
 @pytest.mark.parametrize("warm_up", [0, 10])
 def test_a_renormalised_network_passes_as_by_autograd(options, hidden, warm_up):
-    net, x = renormed(options, hidden, warm_up), 3.0 + 2.0 * batch_x()
+    net = renormed(options, hidden, warm_up)
+    x = 3.0 + 2.0 * batch_x()
     other = copy.deepcopy(net)
     for _ in range(2):  # the second with what the first left in the statistics
-        passed, expected = forward(net, x), AutogradPass(other, x)
+        passed = forward(net, x)
+        expected = AutogradPass(other, x)
         assert type(passed) is ManualRenormPass and not net.training
         grad_output = torch.randn_like(expected.output)
         passed.backward(grad_output)
@@ -233,7 +242,8 @@ def test_a_renormalised_network_passes_as_by_autograd(options, hidden, warm_up):
 
 @each_net
 def test_a_renormalised_network_learns_from_a_loss_that_uses_it_in_other_ways(options):
-    net, x = renormed(options, (16, 8)), batch_x()
+    net = renormed(options, (16, 8))
+    x = batch_x()
     other = copy.deepcopy(net)
 
     def loss_of(output, net):
@@ -243,7 +253,8 @@ def test_a_renormalised_network_learns_from_a_loss_that_uses_it_in_other_ways(op
             + net.norms[1].weight.square().sum()
         )
 
-    passed, expected = forward(net, x), AutogradPass(other, x)
+    passed = forward(net, x)
+    expected = AutogradPass(other, x)
     passed.backward_from(loss_of(passed.output, net))
     expected.backward_from(loss_of(expected.output, other))
     assert_close(gradients_of(net), gradients_of(other))
@@ -252,7 +263,8 @@ def test_a_renormalised_network_learns_from_a_loss_that_uses_it_in_other_ways(op
 @each_net
 @each_depth
 def test_a_renormalised_network_held_still(options, hidden):
-    net, x = renormed(options, hidden), batch_x().requires_grad_()
+    net = renormed(options, hidden)
+    x = batch_x().requires_grad_()
     before = copy.deepcopy(net.state_dict())
     output = frozen_forward(net, x)
     found = torch.autograd.grad(output.square().sum(), x)
@@ -293,7 +305,8 @@ def other_norm(net):
     ids=lambda change: change.__name__,
 )
 def test_a_renormalised_network_that_was_changed_goes_by_autograd(change):
-    net, x = renormed(ACTOR, (16, 8)), batch_x()
+    net = renormed(ACTOR, (16, 8))
+    x = batch_x()
     change(net)
     assert type(forward(net.eval(), x)) is AutogradPass
     y = x.clone().requires_grad_()
@@ -303,7 +316,8 @@ def test_a_renormalised_network_that_was_changed_goes_by_autograd(change):
 
 
 def test_a_layer_that_is_held_still_learns_nothing():
-    net, x = net_of(CRITIC), batch_x()
+    net = net_of(CRITIC)
+    x = batch_x()
     net.layers[0].requires_grad_(False)
     passed = forward(net, x)
     passed.backward(torch.ones_like(passed.output))
@@ -348,7 +362,8 @@ def transitions(seed: int, weighted: bool) -> Batch:
     draw = functools.partial(
         torch.randn, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
     )
-    done, weight = (draw(32, 1) > 1).double(), draw(32, 1).abs() if weighted else None
+    done = (draw(32, 1) > 1).double()
+    weight = draw(32, 1).abs() if weighted else None
     return Batch(
         draw(32, 4), draw(32, 2).clamp(-1, 1), draw(32, 1), draw(32, 4), done, weight=weight
     )

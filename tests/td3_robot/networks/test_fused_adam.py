@@ -108,7 +108,8 @@ def test_without_torch_s_undocumented_entry_every_optimizer_takes_its_own_step(m
 def test_the_joint_step_is_taken_where_it_can_be(monkeypatch):
     """Else the tests above would hold two ordinary steps to each other."""
     nets = networks()
-    both, joint_step = optimizers(nets, fused=True), JointStep()
+    both = optimizers(nets, fused=True)
+    joint_step = JointStep()
     for step in range(2):
         give_gradients(nets, step)
         joint_step(both)

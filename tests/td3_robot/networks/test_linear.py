@@ -36,7 +36,8 @@ def by_torch(x, layer, relu):
 )
 def test_outputs_and_gradients_are_those_of_float64(rows, width, units, relu):
     torch.manual_seed(rows + units)
-    layer, x = nn.Linear(width, units), torch.randn(rows, width)
+    layer = nn.Linear(width, units)
+    x = torch.randn(rows, width)
     found = gradients(x, layer, relu, linear)
     expected = gradients(x.double(), layer.double(), relu, by_torch)
     for ours, reference in zip(found, expected):
@@ -57,7 +58,8 @@ def precision():
 )
 def test_medium_products_are_in_bfloat16_where_the_processor_has_them(precision, monkeypatch):
     torch.manual_seed(0)
-    layer, x = nn.Linear(512, 256), torch.randn(256, 512)
+    layer = nn.Linear(512, 256)
+    x = torch.randn(256, 512)
     exact = gradients(x.double(), copy.deepcopy(layer).double(), False, by_torch)
     rounded = F.linear(*(each.bfloat16().float() for each in (x, layer.weight, layer.bias)))
     for there, asked, lost in (
@@ -84,7 +86,8 @@ def test_products_of_narrow_layers_are_not_worth_the_casts(precision, monkeypatc
     precision("medium")
     monkeypatch.setattr(module, "has_fast_bfloat16", lambda: True)
     torch.manual_seed(0)
-    layer, x = nn.Linear(23, 512), torch.randn(512, 23)
+    layer = nn.Linear(23, 512)
+    x = torch.randn(512, 23)
     torch.testing.assert_close(
         linear(x, layer), F.linear(x, layer.weight, layer.bias), atol=1e-5, rtol=1e-5
     )
@@ -115,13 +118,15 @@ def test_small_and_odd_shapes_are_torch_s_own(x):
 
 
 def test_float64_stays_exact():
-    layer, x = nn.Linear(256, 256).double(), torch.randn(256, 256, dtype=torch.float64)
+    layer = nn.Linear(256, 256).double()
+    x = torch.randn(256, 256, dtype=torch.float64)
     assert torch.equal(linear(x, layer), layer(x))
 
 
 def test_frozen_weights_get_no_gradient_and_pass_it_on():
     torch.manual_seed(0)
-    layer, x = nn.Linear(256, 256).requires_grad_(False), torch.randn(256, 256, requires_grad=True)
+    layer = nn.Linear(256, 256).requires_grad_(False)
+    x = torch.randn(256, 256, requires_grad=True)
     linear(x, layer, True).sum().backward()
     expected = torch.autograd.grad(F.relu(layer(x)).sum(), x)[0]
     assert layer.weight.grad is None and torch.allclose(x.grad, expected, atol=1e-5)
@@ -151,7 +156,8 @@ def test_without_torch_s_undocumented_entry_layers_are_nn_linear_s(monkeypatch, 
     monkeypatch.setattr(torch.ops, "mkldnn", operations)
     load_onednn_linear.cache_clear()
     try:
-        layer, x = nn.Linear(256, 256), torch.randn(256, 256)
+        layer = nn.Linear(256, 256)
+        x = torch.randn(256, 256)
         assert load_onednn_linear() is None
         assert torch.equal(linear(x, layer, True), F.relu(layer(x)))
     finally:
@@ -159,7 +165,8 @@ def test_without_torch_s_undocumented_entry_layers_are_nn_linear_s(monkeypatch, 
 
 
 def test_layers_without_bias_and_of_mixed_types_are_nn_linear_s():
-    bare, x = nn.Linear(256, 256, bias=False), torch.randn(256, 256)
+    bare = nn.Linear(256, 256, bias=False)
+    x = torch.randn(256, 256)
     assert torch.equal(linear(x, bare), bare(x))
     with pytest.raises(RuntimeError, match="dtype"):
         linear(x, nn.Linear(256, 256).double())
@@ -168,7 +175,8 @@ def test_layers_without_bias_and_of_mixed_types_are_nn_linear_s():
 def test_gradients_of_narrow_layers_are_laid_out_as_their_weights():
     """The optimizer's fused step reads them in the order of memory."""
     torch.manual_seed(0)
-    grad, x = torch.randn(300, 128), torch.randn(300, 20)
+    grad = torch.randn(300, 128)
+    x = torch.randn(300, 20)
     found = module.matmul(grad.t(), x)
     assert found.is_contiguous()
     torch.testing.assert_close(found.double(), grad.double().t() @ x.double(), atol=1e-4, rtol=1e-5)

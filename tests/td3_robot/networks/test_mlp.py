@@ -41,12 +41,15 @@ def test_a_critic_has_no_bound():
 
 
 def test_batched_equals_looped():
-    net, x = MLP(5, 2), torch.randn(20, 5)
+    net = MLP(5, 2)
+    x = torch.randn(20, 5)
     torch.testing.assert_close(net(x), torch.stack([net(row) for row in x]))
 
 
 def test_a_state_dict_carries_the_function_over():
-    net, other, x = MLP(5, 2, 0.3), MLP(5, 2, 0.3), torch.randn(20, 5)
+    net = MLP(5, 2, 0.3)
+    other = MLP(5, 2, 0.3)
+    x = torch.randn(20, 5)
     assert not torch.equal(net(x), other(x))
     other.load_state_dict(net.state_dict())
     assert torch.equal(net(x), other(x))
@@ -75,14 +78,16 @@ def test_without_options_weights_are_those_of_plain_linear_layers():
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_norms_change_neither_the_layers_nor_their_first_weights(norm):
-    state, plain = draw(norm=norm).state_dict(), draw().state_dict()
+    state = draw(norm=norm).state_dict()
+    plain = draw().state_dict()
     assert all(torch.equal(state[name], value) for name, value in plain.items())
 
 
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("hidden", [(), (8,), (8, 4, 6)])
 def test_norms_take_batches_and_single_observations_alike(norm, hidden):
-    net, x = MLP(5, 3, hidden=hidden, norm=norm).eval(), torch.randn(20, 5)
+    net = MLP(5, 3, hidden=hidden, norm=norm).eval()
+    x = torch.randn(20, 5)
     torch.testing.assert_close(net(x), torch.stack([net(row) for row in x]))
 
 
@@ -119,7 +124,8 @@ def test_batch_norm_has_every_unit_at_mean_0_and_variance_1_while_it_learns():
 
 @pytest.mark.parametrize("norm", BATCHED)
 def test_batch_norm_is_a_network_of_single_observations_except_while_it_learns(norm):
-    net, x = draw(norm=norm).eval(), torch.randn(20, 5)
+    net = draw(norm=norm).eval()
+    x = torch.randn(20, 5)
     other = torch.cat((x[:1], 100 * torch.randn(19, 5)))
     torch.testing.assert_close(net(x)[0], net(other)[0])
     with train_mode(net):
@@ -129,7 +135,8 @@ def test_batch_norm_is_a_network_of_single_observations_except_while_it_learns(n
 
 @pytest.mark.parametrize("norm", BATCHED)
 def test_running_statistics_move_only_while_the_network_learns(norm):
-    net, x = draw(norm=norm).eval(), 3 + torch.randn(200, 5)
+    net = draw(norm=norm).eval()
+    x = 3 + torch.randn(200, 5)
     before = [buffer.clone() for buffer in get_statistics(net)]
     net(x)
     assert all(map(torch.equal, before, get_statistics(net)))
@@ -139,7 +146,8 @@ def test_running_statistics_move_only_while_the_network_learns(norm):
 
 
 def test_learning_ends_with_an_error_too_and_leaves_other_networks_alone():
-    net, plain = draw(norm="batch").eval(), draw(norm="layer")
+    net = draw(norm="batch").eval()
+    plain = draw(norm="layer")
     with pytest.raises(ZeroDivisionError), train_mode(net, plain):
         assert net.training and plain.training
         raise ZeroDivisionError
@@ -148,7 +156,9 @@ def test_learning_ends_with_an_error_too_and_leaves_other_networks_alone():
 
 @pytest.mark.parametrize("norm", BATCHED)
 def test_a_target_that_takes_weights_and_running_statistics_is_the_same_function(norm):
-    net, target, x = draw(norm=norm).eval(), draw(seed=1, norm=norm).eval(), torch.randn(50, 5)
+    net = draw(norm=norm).eval()
+    target = draw(seed=1, norm=norm).eval()
+    x = torch.randn(50, 5)
     with train_mode(net):
         net(x)
     with torch.no_grad():
@@ -189,7 +199,8 @@ def test_orthogonal_layers_keep_lengths_up_to_their_gain():
 
 @pytest.mark.parametrize("init", INITS)
 def test_a_small_final_layer_and_no_other(init):
-    bounded, plain = draw(init=init, final_bound=3e-3), draw(init=init)
+    bounded = draw(init=init, final_bound=3e-3)
+    plain = draw(init=init)
     for name, value in bounded.state_dict().items():
         if name.startswith("layers.2."):
             assert (

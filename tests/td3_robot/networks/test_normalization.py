@@ -34,7 +34,8 @@ def rows(seed, count, dim=3, offset=0.0, spread=1.0):
     spread=st.sampled_from([1e-2, 1.0, 1e4]),
 )
 def test_batches_of_any_size_give_the_moments_of_all_rows(seed, sizes, offset, spread):
-    data, moments = rows(seed, sum(sizes), offset=offset, spread=spread), RunningMoments(3)
+    data = rows(seed, sum(sizes), offset=offset, spread=spread)
+    moments = RunningMoments(3)
     for batch in data.split(sizes):
         moments.update(batch)
     assert moments.count == len(data)
@@ -50,7 +51,8 @@ def test_batches_of_any_size_give_the_moments_of_all_rows(seed, sizes, offset, s
 
 
 def test_many_small_batches_far_from_zero_stay_accurate():
-    data, moments = rows(0, 20_000, offset=1e8), RunningMoments(3)
+    data = rows(0, 20_000, offset=1e8)
+    moments = RunningMoments(3)
     for batch in data.split(4):
         moments.update(batch)
     np.testing.assert_allclose(moments.variance, data.numpy().var(0), rtol=1e-7)
@@ -65,7 +67,8 @@ def test_before_any_update_it_is_the_identity():
 
 
 def test_what_was_counted_comes_out_at_mean_0_and_variance_1():
-    normalizer, data = RunningNormalizer(3), rows(0, 5000, offset=100.0, spread=7.0).float()
+    normalizer = RunningNormalizer(3)
+    data = rows(0, 5000, offset=100.0, spread=7.0).float()
     for batch in data.split(64):
         normalizer.update(batch)
     normalised = normalizer(data)
@@ -120,7 +123,8 @@ def test_normalising_counts_nothing():
 
 
 def test_the_statistics_take_no_gradient_and_pass_it_on():
-    normalizer, x = RunningNormalizer(3), rows(0, 50).requires_grad_()
+    normalizer = RunningNormalizer(3)
+    x = rows(0, 50).requires_grad_()
     normalizer.update(x)
     normalizer(x).sum().backward()
     torch.testing.assert_close(x.grad, normalizer.scale.expand(50, 3))
@@ -143,7 +147,8 @@ def test_rewards_are_divided_by_the_deviation_of_returns_worked_out_by_hand():
 
 
 def test_rows_that_are_no_transition_do_not_count():
-    scaler, plain = RewardScaler(2, gamma=0.9), RewardScaler(1, gamma=0.9)
+    scaler = RewardScaler(2, gamma=0.9)
+    plain = RewardScaler(1, gamma=0.9)
     never = torch.zeros(2, dtype=torch.bool)
     for reward in (1.0, 5.0, -2.0):
         scaler.update(torch.tensor([reward, 100.0]), never, valid=torch.tensor([True, False]))
@@ -157,7 +162,8 @@ def test_rows_that_are_no_transition_do_not_count():
 class RewardsAsTold(gymnasium.vector.VectorEnv):
     """Five environments whose rewards and truncations are the action."""
 
-    num_envs, metadata = 5, {"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP}
+    num_envs = 5
+    metadata = {"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP}
 
     def reset(self, *, seed=None, options=None):
         return np.zeros((5, 1)), {}
@@ -170,18 +176,21 @@ class RewardsAsTold(gymnasium.vector.VectorEnv):
 def test_it_comes_to_what_gymnasium_comes_to():
     # Gymnasium begins with 1e-4 rows of variance 1, and at a termination (here none) forgets the
     # return a step early.
-    theirs, ours = NormalizeReward(RewardsAsTold(), gamma=0.97), RewardScaler(5, gamma=0.97)
+    theirs = NormalizeReward(RewardsAsTold(), gamma=0.97)
+    ours = RewardScaler(5, gamma=0.97)
     theirs.reset()
     generator = np.random.default_rng(0)
     for _ in range(2000):
-        reward, truncated = 1 + 3 * generator.normal(size=5), generator.random(5) < 0.02
+        reward = 1 + 3 * generator.normal(size=5)
+        truncated = generator.random(5) < 0.02
         expected = theirs.step((reward, truncated))[1]
         ours.update(torch.tensor(reward), torch.tensor(truncated))
     np.testing.assert_allclose(ours.scale(torch.tensor(reward)), expected, rtol=1e-6)
 
 
 def test_scaling_keeps_sign_shape_and_precision_and_counts_nothing():
-    scaler, reward = RewardScaler(4, gamma=0.9), torch.tensor([[1.0], [-2.0], [0.0]])
+    scaler = RewardScaler(4, gamma=0.9)
+    reward = torch.tensor([[1.0], [-2.0], [0.0]])
     assert torch.equal(scaler.scale(reward), reward)  # before any update
     scaler.update(torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.zeros(4, dtype=torch.bool))
     before = scaler.moments.count.clone()
@@ -195,7 +204,8 @@ def test_scaling_keeps_sign_shape_and_precision_and_counts_nothing():
 
 
 def test_a_resumed_normalizer_goes_on_exactly():
-    normalizer, resumed = RunningNormalizer(3), RunningNormalizer(3)
+    normalizer = RunningNormalizer(3)
+    resumed = RunningNormalizer(3)
     normalizer.update(rows(0, 70))
     resumed.load_state_dict(normalizer.state_dict())
     x = rows(2, 20)
@@ -206,7 +216,8 @@ def test_a_resumed_normalizer_goes_on_exactly():
 
 
 def test_a_resumed_scaler_goes_on_exactly():
-    scaler, resumed = RewardScaler(4, gamma=0.9), RewardScaler(4, gamma=0.9)
+    scaler = RewardScaler(4, gamma=0.9)
+    resumed = RewardScaler(4, gamma=0.9)
     steps = [(rows(i, 4)[:, 0], rows(i, 4)[:, 1] > 1) for i in range(20)]
     for step in steps[:10]:
         scaler.update(*step)
@@ -226,9 +237,11 @@ def test_where_there_is_no_float64_statistics_are_of_float32_and_can_be_taken_ov
     precise = RunningNormalizer(3)
     precise.update(rows(0, 100, offset=5.0))
     monkeypatch.setattr(normalizer, "choose_precision", lambda device: torch.float32)
-    coarse, x = RunningNormalizer(3), torch.randn(4, 3)
+    coarse = RunningNormalizer(3)
+    x = torch.randn(4, 3)
     coarse.load_state_dict(validate_state(coarse, precise.state_dict()))
     assert all(value.dtype == torch.float32 for value in coarse.state_dict().values())
-    coarse.update(x), precise.update(x)
+    coarse.update(x)
+    precise.update(x)
     torch.testing.assert_close(coarse(x), precise(x), rtol=1e-4, atol=1e-4)
     precise.load_state_dict(validate_state(precise, coarse.state_dict()))

@@ -31,7 +31,8 @@ class Encoded(nn.Module):
 
     def __init__(self, head: MLP):
         super().__init__()
-        self.encoder, self.head = nn.Sequential(nn.LazyLinear(2), nn.ReLU()), head
+        self.encoder = nn.Sequential(nn.LazyLinear(2), nn.ReLU())
+        self.head = head
 
     def forward(self, x):
         return self.head(torch.cat((self.encoder(x[:, :3]), x[:, 3:]), 1))
@@ -75,7 +76,8 @@ def make(networks=make_mlps, seed=0, updates=0, **options) -> TD3:
 
 def tensors(agent: TD3) -> list[torch.Tensor]:
     """Every weight, running statistic and moment."""
-    found, waiting = [], list(agent.state_dicts().values())
+    found = []
+    waiting = list(agent.state_dicts().values())
     while waiting:
         item = waiting.pop()
         waiting += (
@@ -97,7 +99,8 @@ def same(left: TD3, right: TD3) -> bool:
 
 
 def test_a_blind_actor_s_actions_depend_on_what_it_sees_alone_while_critics_see_all():
-    agent, o = make(asymmetric, updates=5), torch.randn(8, 4)
+    agent = make(asymmetric, updates=5)
+    o = torch.randn(8, 4)
     other = torch.cat((o[:, :SEEN], torch.randn(8, 4 - SEEN)), 1)
     assert torch.equal(agent.select_action(o), agent.select_action(other))
     assert not torch.equal(
@@ -163,7 +166,8 @@ def test_weights_that_are_held_still_stay_and_learn_nothing():
     for step in range(3):
         agent.update(batch_of(step))
     for name in ("actor", "Q1", "Q2"):
-        net, old = getattr(agent, name), getattr(before, name)
+        net = getattr(agent, name)
+        old = getattr(before, name)
         assert (
             torch.equal(net.encoder[0].weight, old.encoder[0].weight)
             and not net.encoder[0].weight.requires_grad
@@ -176,7 +180,8 @@ def test_dropout_is_for_a_network_s_own_gradient_step_alone():
         actor, *critics = make_mlps(*arguments)
         return actor, *(nn.Sequential(critic, nn.Dropout(0.5)) for critic in critics)
 
-    agent, x = make(networks, updates=3), torch.randn(5, 6)
+    agent = make(networks, updates=3)
+    x = torch.randn(5, 6)
     assert torch.equal(agent.Q1(x), agent.Q1(x)) and not agent.Q1.training
 
 
@@ -231,14 +236,13 @@ def test_every_group_of_weights_keeps_its_own_rate():
 def test_a_checkpoint_loads_into_an_agent_of_the_same_networks_and_learns_on_exactly(
     tmp_path, networks
 ):
-    agent, other = (
-        make(networks, updates=3, policy_noise=0.0),
-        make(networks, seed=1, policy_noise=0.0),
-    )
+    agent = make(networks, updates=3, policy_noise=0.0)
+    other = make(networks, seed=1, policy_noise=0.0)
     agent.save(tmp_path / "run")
     other.load(tmp_path / "run")
     assert same(agent, TD3.from_checkpoint(tmp_path / "run", networks=networks))
-    agent.update(batch_of(9)), other.update(batch_of(9))
+    agent.update(batch_of(9))
+    other.update(batch_of(9))
     assert same(agent, other)
 
 
@@ -248,7 +252,8 @@ def test_a_checkpoint_keeps_what_other_optimizers_remember(tmp_path, optimizer):
     agent.update(batch_of())
     agent.save(tmp_path / "run")
     other.load(tmp_path / "run")
-    agent.update(batch_of(9)), other.update(batch_of(9))
+    agent.update(batch_of(9))
+    other.update(batch_of(9))
     assert same(agent, other)
 
 

@@ -16,7 +16,8 @@ from td3_robot.networks.residual import Residual, resolve_residual_column
 from td3_robot.td3.onnx_export import make_onnx
 
 BOUND = torch.tensor([1.0, 0.5])
-COLUMN, SCALE = slice(3, 5), 0.25
+COLUMN = slice(3, 5)
+SCALE = 0.25
 OPTIONS = {"residual_at": 3, "residual_scale": SCALE, "hidden": (16,)}
 
 
@@ -114,7 +115,8 @@ def gradients(net: Residual, o: torch.Tensor, grad_output: torch.Tensor) -> list
 
 
 def test_inside_the_bounds_the_gradient_is_that_of_finite_differences():
-    net, o = net_of(0.5), observations(20).double()
+    net = net_of(0.5)
+    o = observations(20).double()
     o[:, COLUMN] *= 0.7  # so that nothing is clamped
     grad_output = torch.randn(20, 2, dtype=torch.float64)
     found = gradients(net, o, grad_output)
@@ -136,7 +138,8 @@ def test_beyond_a_bound_only_the_way_back_is_learnt(side):
     """The controller is at the bound and is corrected outwards: descending may lead back in, and no
     further out.
     """
-    net, o = net_of(0.5 * side), observations(20).double()
+    net = net_of(0.5 * side)
+    o = observations(20).double()
     o[:, COLUMN] = side * BOUND
     assert torch.equal(net(o), o[:, COLUMN])
     inwards = torch.full((20, 2), side, dtype=torch.float64)
@@ -148,7 +151,8 @@ def test_a_joint_at_its_bound_can_learn_to_be_slower():
     """Against a value that is best at half of what the controller does, which is the bound
     everywhere.
     """
-    net, o = net_of(0.5), observations(100).double()
+    net = net_of(0.5)
+    o = observations(100).double()
     o[:, COLUMN] = BOUND
     adam = torch.optim.Adam(net.parameters(), 3e-2)
     for _ in range(60):
@@ -160,7 +164,8 @@ def test_a_joint_at_its_bound_can_learn_to_be_slower():
 
 def test_it_is_kept_with_all_that_makes_it(agent, tmp_path):
     agent.save(tmp_path / "run")
-    back, o = TD3.from_checkpoint(tmp_path / "run"), observations()
+    back = TD3.from_checkpoint(tmp_path / "run")
+    o = observations()
     assert torch.equal(back.select_action(o), agent.select_action(o))
     assert back.config == agent.config and torch.equal(back.actor_target(o), agent.actor_target(o))
     again = trained(0)
@@ -194,7 +199,8 @@ def test_its_file_for_robots_gives_the_same_actions(agent):
 class Named:
     """An environment that names its columns."""
 
-    o_dim, a_dim = 6, 2
+    o_dim = 6
+    a_dim = 2
     layout = {"q": slice(0, 2), "goal": slice(2, 3), "scripted": slice(3, 5), "rest": slice(5, 6)}
 
 

@@ -28,10 +28,8 @@ def unlike(norm: str) -> MLP:
 
 def test_by_hand():
     net = MLP(2, 1, hidden=(1,), norm="renorm")
-    net.layers[0].weight.data, net.layers[0].bias.data = (
-        torch.tensor([[2.0, 3.0]]),
-        torch.tensor([6.0]),
-    )
+    net.layers[0].weight.data = torch.tensor([[2.0, 3.0]])
+    net.layers[0].bias.data = torch.tensor([6.0])
     last = copy.deepcopy(net.layers[1].state_dict())
     normalize_weights([net])
     torch.testing.assert_close(net.layers[0].weight.data, torch.tensor([[2.0, 3.0]]) / 7)
@@ -43,7 +41,8 @@ def test_by_hand():
 @pytest.mark.parametrize("norm", ["renorm", "batch"])
 def test_a_network_that_normalises_by_batch_is_the_same_afterwards(norm, training):
     """But for the epsilon of its norms, which weighs more, the smaller the weights come to be."""
-    net, x = unlike(norm), torch.randn(64, 5, dtype=torch.float64)
+    net = unlike(norm)
+    x = torch.randn(64, 5, dtype=torch.float64)
     with train_mode(net):
         for _ in range(300):
             net(x)  # its running statistics are of these weights
@@ -83,7 +82,8 @@ def test_a_policy_that_goes_on_with_it_acts_as_before(tmp_path):
         "policy_delay": 1,
         "init": "orthogonal",
     }
-    agent, o = TD3(3, 2, **options, actor_lr=0.01), torch.randn(64, 3)
+    agent = TD3(3, 2, **options, actor_lr=0.01)
+    o = torch.randn(64, 3)
     for seed in range(300):
         agent.update(batch_of(seed=seed))
     agent.save(tmp_path / "run")

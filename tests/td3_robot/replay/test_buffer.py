@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from td3_robot.errors import CheckpointError, ConfigError
 from td3_robot.replay import NStep, ReplayBuffer
 
-O_DIM, A_DIM = 2, 3
+O_DIM = 2
+A_DIM = 3
 sizes = st.lists(st.integers(1, 12), min_size=1, max_size=7)
 
 
@@ -23,7 +24,8 @@ def steps(first: int, count: int, envs: int) -> tuple[torch.Tensor, ...]:
     part.
     """
     x = torch.arange(first * envs, (first + count) * envs, dtype=torch.float32).view(count, envs, 1)
-    done, timeout = x[..., 0] % 3 == 0, x[..., 0] % 5 == 0
+    done = x[..., 0] % 3 == 0
+    timeout = x[..., 0] % 5 == 0
     return (
         x + torch.tensor([0.0, 0.5]),
         -x.expand(-1, -1, A_DIM),
@@ -61,7 +63,8 @@ def same_draws(one: ReplayBuffer, other: ReplayBuffer) -> bool:
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 4), st.integers(1, 6), st.integers(0, 3), sizes)
 def test_it_holds_the_newest_time_steps_whatever_was_added(envs, slots, rest, counts):
-    buffer, time = ring(envs * slots + min(rest, envs - 1), envs), 0
+    buffer = ring(envs * slots + min(rest, envs - 1), envs)
+    time = 0
     for k, count in enumerate(counts):
         if k % 2:
             buffer.fill(*steps(time, count, envs))
@@ -77,7 +80,9 @@ def test_it_holds_the_newest_time_steps_whatever_was_added(envs, slots, rest, co
 def test_restored_it_draws_and_forgets_exactly_as_the_original(
     envs, slots, before, later, some_invalid
 ):
-    original, restored, time = ring(slots * envs, envs), ring(slots * envs, envs, seed=5), 0
+    original = ring(slots * envs, envs)
+    restored = ring(slots * envs, envs, seed=5)
+    time = 0
     for count in before:
         valid = torch.arange(count * envs).view(count, envs) % 4 != 1 if some_invalid else None
         put(original, time, count, valid)
@@ -94,7 +99,8 @@ def test_restored_it_draws_and_forgets_exactly_as_the_original(
 
 
 def test_a_state_dict_does_not_change_when_the_buffer_does():
-    buffer, restored = ring(4), ring(4)
+    buffer = ring(4)
+    restored = ring(4)
     put(buffer, 0, 4)
     state = buffer.state_dict()
     put(buffer, 4, 2)
@@ -103,7 +109,8 @@ def test_a_state_dict_does_not_change_when_the_buffer_does():
 
 
 def test_a_restored_buffer_shares_no_memory_with_what_it_was_restored_from():
-    buffer, restored = ring(4), ring(4)
+    buffer = ring(4)
+    restored = ring(4)
     put(buffer, 0, 4)
     state = buffer.state_dict()
     restored.load_state_dict(state)
@@ -113,7 +120,8 @@ def test_a_restored_buffer_shares_no_memory_with_what_it_was_restored_from():
 
 
 def test_restored_into_more_room_it_still_holds_the_newest():
-    small, large = ring(8, 2), ring(16, 2)
+    small = ring(8, 2)
+    large = ring(16, 2)
     put(small, 0, 6)
     large.load_state_dict(small.state_dict())
     assert contents(large) == list(range(4, 12))
@@ -124,7 +132,8 @@ def test_restored_into_more_room_it_still_holds_the_newest():
 
 
 def test_restored_into_less_room_it_holds_the_newest_that_fit():
-    large, small = ring(16, 2), ring(7, 2)
+    large = ring(16, 2)
+    small = ring(7, 2)
     put(large, 0, 11)
     small.load_state_dict(large.state_dict())
     assert contents(small) == list(range(16, 22))
@@ -166,7 +175,8 @@ def test_while_all_rows_are_transitions_a_draw_is_one_random_integer():
 
 @pytest.mark.parametrize("first_told_at", [0, 3, 9])
 def test_rows_that_are_no_transition_are_never_drawn_and_all_others_alike(first_told_at):
-    buffer, valid = ring(24, 3), torch.rand(20, 3, generator=torch.Generator().manual_seed(1)) < 0.7
+    buffer = ring(24, 3)
+    valid = torch.rand(20, 3, generator=torch.Generator().manual_seed(1)) < 0.7
     valid[:first_told_at] = True
     put(buffer, 0, first_told_at)
     for t in range(first_told_at, 20):
@@ -185,7 +195,8 @@ def test_rows_that_are_no_transition_are_never_drawn_and_all_others_alike(first_
 
 
 def test_restored_it_draws_alike_also_where_all_rows_turned_out_to_be_transitions():
-    original, restored = ring(8, 2), ring(8, 2)
+    original = ring(8, 2)
+    restored = ring(8, 2)
     put(original, 0, 3, torch.ones(3, 2, dtype=torch.bool))
     restored.load_state_dict(original.state_dict())
     restored.generator.set_state(original.generator.get_state())
@@ -194,7 +205,9 @@ def test_restored_it_draws_alike_also_where_all_rows_turned_out_to_be_transition
 
 @pytest.mark.parametrize("capacity", [9, 12, 60])
 def test_rows_that_are_no_transition_stay_so_when_restored_or_filled_in_at_once(capacity):
-    one, other, valid = ring(12, 3), ring(12, 3), torch.arange(18).view(6, 3) % 4 != 2
+    one = ring(12, 3)
+    other = ring(12, 3)
+    valid = torch.arange(18).view(6, 3) % 4 != 2
     put(one, 0, 6, valid)
     other.fill(*steps(0, 6, 3), valid)
     restored = ring(capacity, 3)
@@ -227,7 +240,9 @@ def test_a_sample_has_the_shapes_of_a_batch_and_is_a_copy():
 
 
 def test_its_generator_fixes_the_draws():
-    first, second, other = ring(100, seed=1), ring(100, seed=1), ring(100, seed=2)
+    first = ring(100, seed=1)
+    second = ring(100, seed=1)
+    other = ring(100, seed=2)
     for buffer in (first, second, other):
         put(buffer, 0, 100)
     drawn = [buffer.sample(50).state for buffer in (first, second, other)]
@@ -235,7 +250,8 @@ def test_its_generator_fixes_the_draws():
 
 
 def test_uniform_draws_know_neither_errors_nor_progress():
-    told, other = ring(9), ring(9)
+    told = ring(9)
+    other = ring(9)
     for buffer in (told, other):
         put(buffer, 0, 9)
         buffer.sample(5)
@@ -263,7 +279,8 @@ def test_errors_belong_to_the_batch_just_sampled():
 
 
 def test_it_takes_rewards_of_double_precision():
-    buffer, step = ring(4, 2), [part[0] for part in steps(0, 1, 2)]
+    buffer = ring(4, 2)
+    step = [part[0] for part in steps(0, 1, 2)]
     buffer.add(*step[:2], step[2].double(), *step[3:])
     assert contents(buffer) == [0, 1] and buffer.sample(1).reward.dtype == torch.float32
 

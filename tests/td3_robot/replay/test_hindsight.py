@@ -56,7 +56,8 @@ def put(buffer: ReplayBuffer, steps: list[dict], first: int = 0) -> None:
 
 def episodes(steps: list[dict], slots: int) -> dict[tuple[int, int], list[int]]:
     """(time, env) of every stored transition -> the stored time steps of its episode, in order."""
-    found, oldest = {}, len(steps) - slots
+    found = {}
+    oldest = len(steps) - slots
     for env in range(len(steps[0]["terminated"])):
         episode: list[int] = []
         for time, step in enumerate(steps):
@@ -97,7 +98,8 @@ def assert_chosen(buffer: ReplayBuffer, steps: list[dict], strategy: str) -> Non
         expected = candidates(episode, time, strategy)
         times, counts = goals_of(buffer, time, env).unique(return_counts=True)
         assert times.tolist() == expected, (time, env)
-        freedom, mean = max(len(expected) - 1, 1), DRAWS / len(expected)
+        freedom = max(len(expected) - 1, 1)
+        mean = DRAWS / len(expected)
         chi = ((counts - mean).square() / mean).sum()
         # quantile 1 - 1e-6
         assert chi < freedom * (1 - 2 / (9 * freedom) + 4.75 * (2 / (9 * freedom)) ** 0.5) ** 3
@@ -143,9 +145,11 @@ def test_an_episode_longer_than_the_ring_has_the_rows_left_of_it(strategy):
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("count", [4, 7, 8, 30])
 def test_after_filling_in_at_once_and_after_restoring_episodes_are_the_same(strategy, count):
-    steps, later = trajectory(count, count, 2, True), trajectory(1, 5, 2, False)
+    steps = trajectory(count, count, 2, True)
+    later = trajectory(1, 5, 2, False)
     steps[-1]["valid"][:] = True
-    filled, restored = ring(7, 2, strategy), ring(7, 2, strategy)
+    filled = ring(7, 2, strategy)
+    restored = ring(7, 2, strategy)
     put(filled, steps[:2])
     parts = [
         torch.stack(parts) for parts in zip(*(transition(time, 2) for time in range(2, count)))
@@ -161,7 +165,8 @@ def test_after_filling_in_at_once_and_after_restoring_episodes_are_the_same(stra
 @pytest.mark.parametrize("slots", [4, 15])
 def test_restored_into_another_capacity_episodes_are_those_of_what_fits(slots):
     steps = trajectory(5, 24, 2, False)
-    original, restored = ring(9, 2, "episode"), ring(slots, 2, "episode")
+    original = ring(9, 2, "episode")
+    restored = ring(slots, 2, "episode")
     put(original, steps)
     restored.load_state_dict(original.state_dict())
     left = episodes(steps, min(slots, 9))
@@ -170,7 +175,8 @@ def test_restored_into_another_capacity_episodes_are_those_of_what_fits(slots):
 
 
 def test_an_interruption_ends_every_episode_and_one_right_after_an_end_changes_nothing():
-    no, yes = torch.zeros(2, dtype=torch.bool), torch.tensor([True, False])
+    no = torch.zeros(2, dtype=torch.bool)
+    yes = torch.tensor([True, False])
     running = {"terminated": no, "truncated": no, "valid": None}
     steps = [running, running, {**running, "truncated": yes}, running, running]
     buffer = ring(10, 2, "episode")

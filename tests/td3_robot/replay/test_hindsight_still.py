@@ -31,7 +31,9 @@ def walk(seed: int, count: int, envs: int) -> list[tuple[torch.Tensor, ...]]:
     episodes.
     """
     draw = torch.Generator().manual_seed(seed)
-    steps, cube, pushed = [], torch.zeros(envs), torch.rand(envs, generator=draw) < 0.5
+    steps = []
+    cube = torch.zeros(envs)
+    pushed = torch.rand(envs, generator=draw) < 0.5
     env = torch.arange(float(envs))
     for time in range(count):
         after = cube + torch.randint(-1, 2, (envs,), generator=draw) * pushed
@@ -77,7 +79,8 @@ def drawn(buffer: ReplayBuffer, count: int = 40_000) -> dict[tuple[int, int], fl
 
 
 def assert_drawn(buffer: ReplayBuffer, weight: dict[tuple[int, int], float]) -> None:
-    total, shares = sum(weight.values()), drawn(buffer)
+    total = sum(weight.values())
+    shares = drawn(buffer)
     assert {0.0, 0.25, 1.0} == set(weight.values())
     for row, share in shares.items():
         p = weight[row] / total
@@ -94,7 +97,8 @@ def test_rows_are_drawn_by_whether_their_episode_left_the_goal_it_began_with():
 
 def test_filled_in_at_once_and_restored_it_is_the_same_to_the_bit():
     steps = walk(1, 40, 2)
-    filled, restored = ring(40, 2), ring(40, 2)
+    filled = ring(40, 2)
+    restored = ring(40, 2)
     for step in steps[:3]:
         filled.add(*step)
     filled.fill(*map(torch.stack, zip(*steps[3:])))
@@ -112,7 +116,8 @@ def test_filled_in_at_once_and_restored_it_is_the_same_to_the_bit():
 
 
 def test_without_it_rows_are_drawn_as_ever():
-    one, other = ring(20, 2, still=1.0), ring(20, 2, still=0.999)
+    one = ring(20, 2, still=1.0)
+    other = ring(20, 2, still=0.999)
     for buffer in (one, other):
         for step in walk(4, 20, 2):
             buffer.add(*step[:6])
@@ -131,7 +136,8 @@ def test_it_needs_the_uniform_sampler_and_a_share():
 def test_restored_with_the_start_of_an_episode_overwritten_it_goes_on_to_the_bit(seed):
     """A running episode has left the goal of a start that only the original has seen."""
     steps = walk(seed, 60, 2)
-    original, restored = ring(8, 2), ring(8, 2)
+    original = ring(8, 2)
+    restored = ring(8, 2)
     for step in steps[: 20 + seed]:
         original.add(*step)
     restored.load_state_dict(original.state_dict())

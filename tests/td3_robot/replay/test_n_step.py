@@ -76,7 +76,8 @@ def reference(steps: list[dict], time: int, env: int, n: int, gamma: float) -> t
     """Go forward from one step until n were taken, the episode ends, or nothing is stored or valid
     any more.
     """
-    total, k = 0.0, 0
+    total = 0.0
+    k = 0
     while True:
         total += gamma**k * float(steps[time + k]["reward"][env])
         k += 1
@@ -99,8 +100,10 @@ def test_returns_equal_those_of_a_loop(seed, sampler):
     envs, slots, count, n = (
         int(torch.randint(1, high, (), generator=draw)) for high in (4, 13, 30, 6)
     )
-    gamma, with_invalid = 0.9, seed % 3 == 0
-    buffer, steps = ring(slots, envs, NStep(n, gamma), sampler and sampler()), []
+    gamma = 0.9
+    with_invalid = seed % 3 == 0
+    buffer = ring(slots, envs, NStep(n, gamma), sampler and sampler())
+    steps = []
     for time in range(count):
         chance = torch.rand(3, envs, generator=draw)
         step = {
@@ -125,7 +128,8 @@ def test_returns_equal_those_of_a_loop(seed, sampler):
 
 
 def test_one_step_is_the_transition_itself_with_gamma_as_its_discount():
-    plain, one = ring(7, 2), ring(7, 2, NStep(1, 0.97))
+    plain = ring(7, 2)
+    one = ring(7, 2, NStep(1, 0.97))
     for buffer in (plain, one):
         draw = torch.Generator().manual_seed(3)
         for time in range(17):
@@ -135,7 +139,8 @@ def test_one_step_is_the_transition_itself_with_gamma_as_its_discount():
                 torch.randn(2, generator=draw),
                 *(torch.rand(2, 2, generator=draw) < 0.3),
             )
-    expected, found = plain.sample(200), one.sample(200)
+    expected = plain.sample(200)
+    found = one.sample(200)
     assert all(torch.equal(a, b) for a, b in zip(expected[:5], found[:5]))
     assert torch.equal(found.discount, torch.full((200, 1), 0.97))
 
@@ -172,11 +177,13 @@ def test_an_interruption_of_an_empty_buffer_is_none():
 
 @pytest.mark.parametrize("slots", [3, 5, 9])
 def test_restored_the_returns_are_the_same(slots):
-    buffer, restored = ring(5, 2, NStep(3, 0.9)), ring(slots, 2, NStep(3, 0.9))
+    buffer = ring(5, 2, NStep(3, 0.9))
+    restored = ring(slots, 2, NStep(3, 0.9))
     for time in range(8):
         put(buffer, time, [1.0, time], [time == 4, False], [False, time == 5])
     restored.load_state_dict(buffer.state_dict())
-    before, after = by_state(buffer.sample(300)), by_state(restored.sample(300))
+    before = by_state(buffer.sample(300))
+    after = by_state(restored.sample(300))
     assert after == {key: value for key, value in before.items() if key[0] >= 8 - slots}
 
 

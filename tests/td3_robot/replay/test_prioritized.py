@@ -24,10 +24,8 @@ def put(buffer: ReplayBuffer, first: int, count: int, valid: torch.Tensor | None
     """Time steps whose state is time * envs + env."""
     envs = buffer.num_envs
     for time in range(first, first + count):
-        x, no = (
-            torch.arange(time * envs, (time + 1) * envs)[:, None].float(),
-            torch.zeros(envs, dtype=torch.bool),
-        )
+        x = torch.arange(time * envs, (time + 1) * envs)[:, None].float()
+        no = torch.zeros(envs, dtype=torch.bool)
         buffer.add(x, x, x[:, 0], x, no, no, None if valid is None else valid[time - first])
 
 
@@ -49,8 +47,10 @@ def assert_shares(found: torch.Tensor, expected: torch.Tensor) -> None:
     """
     possible = expected > 0
     assert not found[~possible].any()
-    found, expected = found[possible], expected[possible] / expected.sum()
-    chi, freedom = DRAWS * ((found - expected).square() / expected).sum(), max(len(found) - 1, 1)
+    found = found[possible]
+    expected = expected[possible] / expected.sum()
+    chi = DRAWS * ((found - expected).square() / expected).sum()
+    freedom = max(len(found) - 1, 1)
     assert chi < freedom * (1 - 2 / (9 * freedom) + 4.75 * (2 / (9 * freedom)) ** 0.5) ** 3
 
 
@@ -59,7 +59,8 @@ def assert_shares(found: torch.Tensor, expected: torch.Tensor) -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 31, 32, 33, 1024, 1025, 40_000])
 def test_the_tree_draws_in_proportion_to_the_weights_and_never_a_zero(size):
-    generator, tree = torch.Generator().manual_seed(size), SumTree(size, CPU)
+    generator = torch.Generator().manual_seed(size)
+    tree = SumTree(size, CPU)
     weights = torch.rand(size, generator=generator).pow(3) * (
         torch.rand(size, generator=generator) < 0.6
     )
@@ -79,7 +80,8 @@ def test_the_tree_draws_in_proportion_to_the_weights_and_never_a_zero(size):
     "weights", [[0, 0, 3.0, 0], [0, 1e-300, 0], [0] * 40 + [1.0 + 2**-52, 5.0] + [0] * 2000]
 )
 def test_even_the_least_and_the_greatest_random_number_draw_no_zero(monkeypatch, unit, weights):
-    tree, weights = SumTree(len(weights), CPU), torch.tensor(weights, dtype=torch.float64)
+    tree = SumTree(len(weights), CPU)
+    weights = torch.tensor(weights, dtype=torch.float64)
     tree.set_range(0, weights)
     monkeypatch.setattr(
         torch, "rand", lambda shape, dtype, **_: torch.full(shape, unit, dtype=dtype)
@@ -92,7 +94,8 @@ def test_even_the_least_and_the_greatest_random_number_draw_no_zero(monkeypatch,
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 3000), st.lists(st.tuples(st.booleans(), st.integers(0, 10**6)), max_size=12))
 def test_every_sum_is_that_of_what_lies_below(size, writes):
-    tree, expected = SumTree(size, CPU), torch.zeros(size, dtype=torch.float64)
+    tree = SumTree(size, CPU)
+    expected = torch.zeros(size, dtype=torch.float64)
     for in_a_row, seed in writes:
         generator = torch.Generator().manual_seed(seed)
         index = torch.randint(size, (1 + seed % 70,), generator=generator)
@@ -115,7 +118,8 @@ def test_every_sum_is_that_of_what_lies_below(size, writes):
 
 def test_updates_of_greatly_different_size_leave_no_trace():
     """Sums kept by adding differences would still hold the rounding errors of 1e15."""
-    tree, index = SumTree(2000, CPU), torch.arange(2000)
+    tree = SumTree(2000, CPU)
+    index = torch.arange(2000)
     for _ in range(50):
         tree.set(index, torch.full((2000,), 1e15, dtype=torch.float64))
         tree.set(index, torch.full((2000,), 1e-3, dtype=torch.float64))
@@ -240,14 +244,16 @@ def test_it_learns_from_errors_that_still_have_a_gradient():
 
 @pytest.mark.parametrize("count", [3, 5, 13])
 def test_restored_it_draws_weighs_and_learns_exactly_as_the_original(count):
-    original, restored = ring(5, 2), ring(5, 2, seed=9)
+    original = ring(5, 2)
+    restored = ring(5, 2, seed=9)
     put(original, 0, count)
     learn(original, {i: i % 7 for i in range(99)})
     original.anneal(0.3)
     restored.load_state_dict(original.state_dict())
     restored.generator.set_state(original.generator.get_state())
     for time in range(count, count + 8):
-        one, other = original.sample(30), restored.sample(30)
+        one = original.sample(30)
+        other = restored.sample(30)
         assert torch.equal(one.state, other.state) and torch.equal(one.weight, other.weight)
         for buffer in (original, restored):
             buffer.update_priorities(one.state[:, 0] * 0.1)
@@ -256,10 +262,8 @@ def test_restored_it_draws_weighs_and_learns_exactly_as_the_original(count):
 
 @pytest.mark.parametrize("slots", [2, 9])
 def test_restored_into_another_capacity_transitions_keep_their_priorities(slots):
-    original, restored = (
-        ring(4, 2, Prioritized(1.0, epsilon=1e-9)),
-        ring(slots, 2, Prioritized(1.0, epsilon=1e-9)),
-    )
+    original = ring(4, 2, Prioritized(1.0, epsilon=1e-9))
+    restored = ring(slots, 2, Prioritized(1.0, epsilon=1e-9))
     put(original, 0, 6)
     priorities = torch.arange(12.0) % 5 + 1
     learn(original, dict(enumerate(priorities.tolist())))
@@ -269,7 +273,8 @@ def test_restored_into_another_capacity_transitions_keep_their_priorities(slots)
 
 
 def test_what_was_stored_by_a_uniform_run_is_new_to_a_prioritised_one_and_the_reverse():
-    uniform, prioritised = ring(4, 1, Uniform()), ring(4, 1)
+    uniform = ring(4, 1, Uniform())
+    prioritised = ring(4, 1)
     put(uniform, 0, 6)
     prioritised.load_state_dict(uniform.state_dict())
     assert_shares(shares(prioritised, 6), torch.tensor([0, 0, 1.0, 1, 1, 1]))

@@ -120,7 +120,9 @@ def test_a_wish_to_stop_reaches_a_trial_that_trains(attempt, monkeypatch):
 def test_what_the_scheduler_has_ended_is_told_and_not_trained(attempt, monkeypatch):
     monkeypatch.setenv("END", "waits")
     folder, first = attempt()
-    first.wait_for_row(), first.wait_for_row(), first.stop()
+    first.wait_for_row()
+    first.wait_for_row()
+    first.stop()
     get_end_mark(folder).touch()
     assert follow(attempt()[1]) == ([100, 200], {"done": True, "outcome": "ended early"})
 
@@ -301,7 +303,8 @@ def test_the_picture_is_drawn(tmp_path, count):
 
 
 def test_results_are_those_of_the_run_folder(tmp_path):
-    trial, run = Trial("trial0", {"td3.tau": 0.5, "schedule.lr": "linear"}), tmp_path / "trial0"
+    trial = Trial("trial0", {"td3.tau": 0.5, "schedule.lr": "linear"})
+    run = tmp_path / "trial0"
     assert read_result(tmp_path, trial, make_space()) is None
     run.mkdir()
     (run / "metrics.csv").write_text(

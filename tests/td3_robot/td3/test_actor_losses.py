@@ -98,7 +98,8 @@ def test_the_filter_holds_the_value_that_the_actor_ascends_to_the_same_value_of_
     agent = TD3(
         3, 1, hidden=(8,), bc_alpha=1e-6, bc_filter=True, actor_min_q=True, policy_delay=1, seed=3
     )
-    agent.Q1.forward, agent.Q2.forward = (lambda x: 10.0 * x[:, 3:]), (lambda x: x[:, 3:])
+    agent.Q1.forward = lambda x: 10.0 * x[:, 3:]
+    agent.Q2.forward = lambda x: x[:, 3:]
     state = torch.randn(64, 3, generator=torch.Generator().manual_seed(0))
     policy = agent.select_action(state)
     data = torch.where(policy > 0, 0.5 * policy, policy - 0.1)  # everywhere below the policy's

@@ -83,7 +83,8 @@ def test_polyak_step_is_what_a_hand_gets():
 def test_actor_and_targets_move_on_every_delayed_update_only(delay):
     agent = TD3(3, 2, hidden=(16,), policy_delay=delay, actor_lr=1e-2, critic_lr=1e-2)
     for step in range(1, 3 * delay + 1):
-        held, critics = snapshot(agent, "actor", *TARGETS), snapshot(agent, "Q1", "Q2")
+        held = snapshot(agent, "actor", *TARGETS)
+        critics = snapshot(agent, "Q1", "Q2")
         agent.update(batch_of(64, seed=step))
         assert none_same(critics, snapshot(agent, "Q1", "Q2"))
         compare = none_same if step % delay == 0 else same
@@ -93,7 +94,8 @@ def test_actor_and_targets_move_on_every_delayed_update_only(delay):
 def test_until_the_burn_in_is_over_critics_and_targets_learn_alone():
     agent = TD3(3, 2, hidden=(16,), policy_delay=2, burn_in=5, actor_lr=1e-2, critic_lr=1e-2)
     for step in range(1, 9):
-        actor, targets = snapshot(agent, "actor"), snapshot(agent, "Q1_target", "Q2_target")
+        actor = snapshot(agent, "actor")
+        targets = snapshot(agent, "Q1_target", "Q2_target")
         metrics = agent.update(batch_of(64, seed=step))
         assert (
             same(actor, snapshot(agent, "actor"))
@@ -133,7 +135,8 @@ def test_targets_never_get_a_gradient():
 
 
 def test_an_update_does_not_write_into_its_batch():
-    agent, batch = TD3(3, 2, hidden=(16,), policy_delay=1), batch_of(16)
+    agent = TD3(3, 2, hidden=(16,), policy_delay=1)
+    batch = batch_of(16)
     before = copy.deepcopy(batch)
     agent.update(batch)
     assert same(list(before[:5]), list(batch[:5]))
@@ -205,7 +208,8 @@ def test_target_noise_is_fresh_for_every_sample_joint_and_update():
     batch = Batch(*(x.expand(64, -1) for x in same_state[:5]))
     seen = []
     agent.Q1_target.register_forward_pre_hook(lambda module, args: seen.append(args[0][:, 3:]))
-    agent.update(batch), agent.update(batch)
+    agent.update(batch)
+    agent.update(batch)
     actions = torch.cat(seen)
     assert len(seen) == 2 and actions.unique().numel() > 0.95 * actions.numel()
 
@@ -213,7 +217,8 @@ def test_target_noise_is_fresh_for_every_sample_joint_and_update():
 @pytest.mark.parametrize("part", ["reward", "done", "discount", "weight"])
 def test_a_row_where_a_column_belongs_is_refused_before_anything_changes(part):
     """torch would spread (B,) over (B, B) and learn from the wrong targets without a word."""
-    agent, batch = TD3(3, 2, hidden=(16,)), batch_of(8)
+    agent = TD3(3, 2, hidden=(16,))
+    batch = batch_of(8)
     batch = batch._replace(discount=torch.ones(8, 1), weight=torch.ones(8, 1))
     before = snapshot(agent, *NETWORKS)
     with pytest.raises(ValueError, match=rf"{part} must be \(8, 1\), got \(8,\)"):
@@ -292,7 +297,8 @@ def trained(updates: int = 5, seed: int = 0, **options) -> TD3:
 
 
 def test_after_a_state_dict_round_trip_learning_goes_on_exactly():
-    agent, other = trained(seed=0), TD3(3, 2, A_MAX, hidden=(16,), seed=9)
+    agent = trained(seed=0)
+    other = TD3(3, 2, A_MAX, hidden=(16,), seed=9)
     other.load_state_dicts(copy.deepcopy(agent.state_dicts()))
     other.gradient_steps = agent.gradient_steps
     other.generator.set_state(agent.generator.get_state())
@@ -303,7 +309,9 @@ def test_after_a_state_dict_round_trip_learning_goes_on_exactly():
 
 
 def test_save_and_load_give_identical_actions_targets_and_optimizers(tmp_path):
-    agent, other, o = trained(seed=0), trained(seed=9), torch.randn(50, 3)
+    agent = trained(seed=0)
+    other = trained(seed=9)
+    o = torch.randn(50, 3)
     assert not torch.equal(agent.select_action(o), other.select_action(o))
     agent.save(tmp_path / "run")
     other.load(tmp_path / "run")
@@ -316,14 +324,16 @@ def test_saved_once_later_learning_changes_nothing_in_the_folder(tmp_path):
     agent = trained()
     agent.save(tmp_path / "run")
     before = flat(agent.state_dicts())
-    agent.update(batch_of(16)), agent.update(batch_of(16))
+    agent.update(batch_of(16))
+    agent.update(batch_of(16))
     other = trained(seed=9)
     other.load(str(tmp_path / "run"))
     assert flat(other.state_dicts()) == before != flat(agent.state_dicts())
 
 
 def test_missing_targets_become_copies_of_the_loaded_networks(tmp_path):
-    agent, other = trained(), trained(seed=9)
+    agent = trained()
+    other = trained(seed=9)
     states = {
         name: state for name, state in agent.state_dicts().items() if not name.endswith("_target")
     }
@@ -356,7 +366,8 @@ def test_a_checkpoint_of_other_shapes_is_refused_and_changes_nothing(tmp_path, o
 
 @pytest.mark.parametrize("name", ["Q2", "actor", "actor_optimizer", "Q1_target"])
 def test_one_part_that_does_not_fit_is_enough_to_load_none(name):
-    agent, states = trained(), copy.deepcopy(trained(seed=9).state_dicts())
+    agent = trained()
+    states = copy.deepcopy(trained(seed=9).state_dicts())
     states[name] = {"nothing": "of use"}
     before = copy.deepcopy(flat(agent.state_dicts()))
     with pytest.raises(CheckpointError, match=name):

@@ -8,12 +8,13 @@ import pytest
 import torch
 
 from td3_robot import TD3, Batch
-from td3_robot.cli.arguments import load_config
 from td3_robot.config.td3 import BATCHED, NORMS
 from td3_robot.errors import CheckpointError, ConfigError
+from tests.support import load_config
 
 ROOT = Path(__file__).resolve().parents[3]
-NETWORKS, TARGETS = ("actor", "Q1", "Q2"), ("actor_target", "Q1_target", "Q2_target")
+NETWORKS = ("actor", "Q1", "Q2")
+TARGETS = ("actor_target", "Q1_target", "Q2_target")
 
 
 def batch_of(count: int = 32, seed: int = 0, weight: bool = False) -> Batch:
@@ -46,7 +47,8 @@ def test_the_ddpg_preset_updates_as_ddpg_does():
     agent = TD3(3, 2, hidden=(16,), gamma=0.9, tau=0.1, twin_critics=options.twin_critics, seed=1,
                 policy_delay=options.policy_delay, policy_noise=options.policy_noise)  # fmt: skip
     twin = TD3(3, 2, hidden=(16,), seed=1)
-    untouched, generator = weights(agent, "Q2", "Q2_target"), agent.generator.get_state()
+    untouched = weights(agent, "Q2", "Q2_target")
+    generator = agent.generator.get_state()
     critic_adam = torch.optim.Adam(twin.Q1.parameters(), 3e-4)
     actor_adam = torch.optim.Adam(twin.actor.parameters(), 3e-4)
     for step in range(3):
@@ -100,10 +102,8 @@ def test_the_presets_between_ddpg_and_td3_have_the_ideas_in_their_names(
 
 def test_the_actor_may_ascend_the_lower_critic():
     """With Q2 far below Q1 it goes where an agent goes whose only critic is that Q2."""
-    lower, plain = (
-        TD3(3, 2, hidden=(16,), actor_min_q=True, seed=2),
-        TD3(3, 2, hidden=(16,), seed=2),
-    )
+    lower = TD3(3, 2, hidden=(16,), actor_min_q=True, seed=2)
+    plain = TD3(3, 2, hidden=(16,), seed=2)
     for agent in (lower, plain):
         with torch.no_grad():
             agent.Q2.layers[-1].bias -= 100.0
@@ -225,7 +225,8 @@ def test_observations_are_normalised_for_every_network_and_the_statistics_are_ke
     seen = 5.0 + 3.0 * torch.randn(10_000, 3)
     agent.observe(seen)
     plain.observe(seen)  # does nothing
-    mean, deviation = seen.mean(0), seen.std(0, correction=0)
+    mean = seen.mean(0)
+    deviation = seen.std(0, correction=0)
     batch = batch_of()
     raw = batch._replace(
         state=batch.state * deviation + mean, next_state=batch.next_state * deviation + mean
@@ -234,7 +235,8 @@ def test_observations_are_normalised_for_every_network_and_the_statistics_are_ke
         agent.select_action(raw.state), plain.select_action(batch.state), rtol=1e-4, atol=1e-5
     )
     frozen = {name: value.clone() for name, value in agent.normalizer.state_dict().items()}
-    agent.update(raw), plain.update(batch)
+    agent.update(raw)
+    plain.update(batch)
     for mine, other in zip(
         weights(agent, *NETWORKS, *TARGETS), weights(plain, *NETWORKS, *TARGETS)
     ):
@@ -299,9 +301,11 @@ def test_critics_disagree_by_the_distance_of_their_values_of_normalised_observat
     """The critics are made to give x and 3 x - 2 of the first normalised coordinate x."""
     agent = TD3(3, 2, hidden=(16,), seed=13, normalize_observations=True)
     agent.observe(5.0 + 3.0 * torch.randn(1000, 3))
-    o, action = 5.0 + 3.0 * torch.randn(7, 3), torch.rand(7, 2)
+    o = 5.0 + 3.0 * torch.randn(7, 3)
+    action = torch.rand(7, 2)
     first = agent.normalizer(o)[:, :1]
-    agent.Q1.forward, agent.Q2.forward = (lambda x: x[:, :1]), (lambda x: 3.0 * x[:, :1] - 2.0)
+    agent.Q1.forward = lambda x: x[:, :1]
+    agent.Q2.forward = lambda x: 3.0 * x[:, :1] - 2.0
     torch.testing.assert_close(
         agent.compute_disagreement(o, action), (2.0 * first - 2.0).abs()[:, 0]
     )
@@ -309,8 +313,10 @@ def test_critics_disagree_by_the_distance_of_their_values_of_normalised_observat
 
 def test_distributional_critics_disagree_by_the_distance_of_their_means():
     agent = TD3(3, 2, hidden=(16,), seed=14, atoms=11, v_min=-2.0, v_max=2.0)
-    o, action = torch.randn(7, 3), torch.rand(7, 2)
-    x, support = torch.cat((o, action), 1), torch.linspace(-2.0, 2.0, 11)
+    o = torch.randn(7, 3)
+    action = torch.rand(7, 2)
+    x = torch.cat((o, action), 1)
+    support = torch.linspace(-2.0, 2.0, 11)
     with torch.no_grad():
         means = [(Q(x).softmax(1) * support).sum(1) for Q in (agent.Q1, agent.Q2)]
     torch.testing.assert_close(agent.compute_disagreement(o, action), (means[0] - means[1]).abs())

@@ -20,7 +20,8 @@ class ReferenceNet:
     def __init__(self, net: torch.nn.Module, lr: float):
         # W0, b0, W1, b1, ...
         self.parameters = [p.detach().numpy().copy() for p in net.parameters()]
-        self.lr, self.t = lr, 0
+        self.lr = lr
+        self.t = 0
         self.m, self.v = ([np.zeros_like(p) for p in self.parameters] for _ in range(2))
 
     def forward(self, x: np.ndarray) -> np.ndarray:
@@ -66,7 +67,8 @@ class ReferenceTD3:
 
     def update(self, s, a, r, s2, done, epsilon, gamma, tau, sigma, c, d):
         self.t += 1
-        bound, N = np.array(A_MAX), len(s)
+        bound = np.array(A_MAX)
+        N = len(s)
         noise = np.clip(sigma * epsilon, -c, c) * bound
         a2 = np.clip(bound * np.tanh(self.targets["actor"].forward(s2)) + noise, -bound, bound)
         s2a2 = np.hstack((s2, a2))
@@ -94,10 +96,8 @@ def transitions(count: int, seed: int) -> Batch:
     numbers = np.random.default_rng(seed)
     state, next_state = numbers.standard_normal((2, count, 3))
     action = np.clip(numbers.standard_normal((count, 2)), -1, 1) * A_MAX
-    reward, done = (
-        numbers.standard_normal((count, 1)),
-        (numbers.random((count, 1)) < 0.3).astype(float),
-    )
+    reward = numbers.standard_normal((count, 1))
+    done = (numbers.random((count, 1)) < 0.3).astype(float)
     return Batch(*map(torch.tensor, (state, action, reward, next_state, done)))
 
 

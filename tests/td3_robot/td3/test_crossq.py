@@ -70,7 +70,8 @@ def test_within_its_bounds_training_gives_what_evaluation_does_and_beyond_them_i
 
 
 def test_while_it_warms_up_it_is_batch_normalisation():
-    norm, plain = BatchRenorm(5, warm_up=3), torch.nn.BatchNorm1d(5, eps=EPSILON)
+    norm = BatchRenorm(5, warm_up=3)
+    plain = torch.nn.BatchNorm1d(5, eps=EPSILON)
     for _ in range(3):
         x = torch.randn(32, 5) * 7 + 4
         torch.testing.assert_close(norm(x), plain(x))
@@ -95,7 +96,8 @@ def test_gradients_pass_through_the_batch_but_not_through_the_correction():
     """
     x = torch.tensor([-1.0, 0.5, 2.0, 3.0, -2.0, 1.0]).double()[:, None]
     s = (x.var(0, correction=0) + EPSILON).sqrt()
-    r, d = s / 1.5, (x.mean(0) - 0.2) / 1.5
+    r = s / 1.5
+    d = (x.mean(0) - 0.2) / 1.5
     slope = torch.arange(6.0).double()[:, None]
 
     def loss(z):
@@ -122,7 +124,8 @@ def test_a_renormalised_network_is_its_layers_in_a_row(mode):
     for norm in net.norms:
         norm.weight.data.uniform_(0.5, 2.0)
         norm.bias.data.uniform_(-1.0, 1.0)
-    (first, *norms), relu = copy.deepcopy(net.norms), torch.nn.ReLU()
+    (first, *norms) = copy.deepcopy(net.norms)
+    relu = torch.nn.ReLU()
     hidden = [each for layer, norm in zip(net.layers, norms) for each in (layer, relu, norm)]
     plain = torch.nn.Sequential(first, *hidden, net.layers[-1], torch.nn.Tanh()).train(mode)
     for seed in range(3):  # each of which moves the statistics while it trains

@@ -33,8 +33,11 @@ class Pair:
     """An agent whose steps are recorded and its twin, whose are not; both get the same."""
 
     def __init__(self, assert_same, **options):
-        self.ours, self.twin, self.tapes = agent_of(**options), agent_of(**options), Tapes()
-        self.update, self._assert_same = CudaGraphUpdates(self.ours, self.tapes), assert_same
+        self.ours = agent_of(**options)
+        self.twin = agent_of(**options)
+        self.tapes = Tapes()
+        self.update = CudaGraphUpdates(self.ours, self.tapes)
+        self._assert_same = assert_same
 
     def step(self, *seeds, rows=32, **more):
         """An update of both with each of these batches, which is the same in all that it gives and
@@ -44,7 +47,8 @@ class Pair:
             batch = batch_of(rows, seed=seed)._replace(
                 **{name: make(rows, seed) for name, make in more.items()}
             )
-            mine, theirs = self.update(batch), self.twin.update(batch)
+            mine = self.update(batch)
+            theirs = self.twin.update(batch)
             self._assert_same(mine, theirs)
             self._assert_same(self.ours.state_dicts(), self.twin.state_dicts())
             assert torch.equal(self.ours.generator.get_state(), self.twin.generator.get_state())
@@ -103,7 +107,8 @@ def test_replayed_updates_are_eager_ones(pair, options):
 
 def dues(options: dict) -> set[UpdateSchedule]:
     """What is due in more than the first three of 20 updates."""
-    delay, burn_in = options.get("policy_delay", 2), options.get("burn_in", 0)
+    delay = options.get("policy_delay", 2)
+    burn_in = options.get("burn_in", 0)
     found = [
         UpdateSchedule(step % delay == 0, step % delay == 0 and step > burn_in)
         for step in range(1, 21)
@@ -135,10 +140,12 @@ def test_learning_rates_are_read_anew(pair):
 
 
 def test_other_learning_rates_are_rounded_to_float32(pair, assert_same):
-    ours, twin = agent_of(critic_lr=1e-3, actor_lr=3e-4), agent_of(critic_lr=1e-3, actor_lr=3e-4)
+    ours = agent_of(critic_lr=1e-3, actor_lr=3e-4)
+    twin = agent_of(critic_lr=1e-3, actor_lr=3e-4)
     update = CudaGraphUpdates(ours, Tapes())
     for seed in range(12):
-        update(batch_of(32, seed=seed)), twin.update(batch_of(32, seed=seed))
+        update(batch_of(32, seed=seed))
+        twin.update(batch_of(32, seed=seed))
     for mine, theirs in zip(ours.Q1.parameters(), twin.Q1.parameters()):
         torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-6)
 
@@ -322,8 +329,10 @@ def test_a_training_is_the_same_recorded_or_not_and_may_change_that_when_it_is_r
     }
     # the agent stays where the tests are
     on_gpu = {**options, "device": "cuda", "cuda_graph": True}
-    plain, whole = train(tmp_path / "plain", **options), train(tmp_path / "whole", **on_gpu)
-    plain.run(), whole.run()
+    plain = train(tmp_path / "plain", **options)
+    whole = train(tmp_path / "whole", **on_gpu)
+    plain.run()
+    whole.run()
     assert taped.recorded == 2 and taped.replayed == whole.agent.gradient_steps - taped.warmed > 0
     assert_same(whole.agent.state_dicts(), plain.agent.state_dicts())
     for number, sittings in enumerate(((on_gpu, options), (options, on_gpu), (on_gpu, on_gpu))):
@@ -345,12 +354,11 @@ def test_a_training_is_the_same_recorded_or_not_and_may_change_that_when_it_is_r
 
 def test_recording_computes_nothing_and_leaves_all_as_it_was(assert_same):
     agent = agent_of(critic="crossq")
-    agent.update(batch_of(32)), agent.update(batch_of(32))
-    before, noise, batch = (
-        copy.deepcopy(agent.state_dicts()),
-        agent.generator.get_state(),
-        batch_of(32),
-    )
+    agent.update(batch_of(32))
+    agent.update(batch_of(32))
+    before = copy.deepcopy(agent.state_dicts())
+    noise = agent.generator.get_state()
+    batch = batch_of(32)
     with Tape() as tape:
         metrics = agent.learn(batch, UpdateSchedule(True, True))
     assert_same(agent.state_dicts(), before)
@@ -364,7 +372,8 @@ def test_recording_computes_nothing_and_leaves_all_as_it_was(assert_same):
 
 def test_a_number_of_the_host_stays_as_it_was_recorded():
     """Else the tape would prove nothing."""
-    x, rate = torch.ones(2), [2.0]
+    x = torch.ones(2)
+    rate = [2.0]
     with Tape() as tape:
         y = x * rate[0]
     rate[0] = 3.0
@@ -383,7 +392,8 @@ class Cuda:
 
     class _Thing:
         def __init__(self, cuda, name, *arguments, **options):
-            self.cuda, self.name = cuda, name
+            self.cuda = cuda
+            self.name = name
 
         def __enter__(self):
             self.cuda.asked.append(f"in {self.name}")

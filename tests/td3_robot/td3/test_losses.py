@@ -33,7 +33,8 @@ def test_target_is_reward_plus_discounted_smaller_q():
 
 def test_target_takes_a_discount_for_each_sample():
     # 1 + 0.5 * 4 = 3;  1 + 0.25 * 4 = 2
-    one, four = make_column(1.0, 1.0), make_column(4.0, 4.0)
+    one = make_column(1.0, 1.0)
+    four = make_column(4.0, 4.0)
     y = clipped_double_q_target(one, make_column(0.5, 0.25), 0 * one, four, four)
     torch.testing.assert_close(y, make_column(3.0, 2.0))
 
@@ -65,7 +66,9 @@ def test_smoothed_actions_stay_in_bounds_and_near_the_action(seed, policy_noise,
 
 
 def test_critic_loss_is_the_mean_squared_error():
-    q, target = make_column(1.0, 2.0), make_column(3.0, 5.0)  # errors 2 and 3
+    # errors 2 and 3
+    q = make_column(1.0, 2.0)
+    target = make_column(3.0, 5.0)
     torch.testing.assert_close(critic_loss(q, target), torch.tensor(6.5))
     # (4 + 4.5) / 2
     torch.testing.assert_close(
@@ -85,12 +88,14 @@ def test_target_of_one_critic_is_its_own_value():
 
 def project_one(probability, reward, discount, done, support):
     """One sample, written out from Algorithm 1 of Bellemare, Dabney & Munos (2017)."""
-    spacing, last = (support[-1] - support[0]) / (len(support) - 1), len(support) - 1
+    spacing = (support[-1] - support[0]) / (len(support) - 1)
+    last = len(support) - 1
     projected = [0.0] * len(support)
     for p, z in zip(probability, support):
         shifted = min(max(reward + discount * (1 - done) * z, support[0]), support[-1])
         b = min((shifted - support[0]) / spacing, last)
-        lower, upper = math.floor(b), math.ceil(b)
+        lower = math.floor(b)
+        upper = math.ceil(b)
         if (
             lower == upper
         ):  # exactly on an atom, where the algorithm as printed loses the probability
@@ -157,7 +162,8 @@ def test_projection_keeps_the_mean_where_nothing_is_clipped(seed):
 
 
 def test_a_shift_by_whole_atoms_moves_probabilities_and_collects_them_at_the_end():
-    support, probability = torch.linspace(-2, 2, 5), torch.tensor([[0.1, 0.2, 0.3, 0.25, 0.15]])
+    support = torch.linspace(-2, 2, 5)
+    probability = torch.tensor([[0.1, 0.2, 0.3, 0.25, 0.15]])
     still = project_categorical(probability, make_column(0.0), 1.0, make_column(0.0), support)
     torch.testing.assert_close(still, probability)
     shifted = project_categorical(probability, make_column(2.0), 1.0, make_column(0.0), support)
@@ -165,7 +171,8 @@ def test_a_shift_by_whole_atoms_moves_probabilities_and_collects_them_at_the_end
 
 
 def test_after_termination_all_lies_on_the_two_atoms_next_to_the_reward():
-    support, probability = torch.linspace(-2, 2, 5), torch.full((3, 5), 0.2)
+    support = torch.linspace(-2, 2, 5)
+    probability = torch.full((3, 5), 0.2)
     projected = project_categorical(
         probability, make_column(0.25, -1.0, 9.0), 0.99, make_column(1.0, 1.0, 1.0), support
     )

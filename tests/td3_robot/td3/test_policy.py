@@ -47,7 +47,8 @@ def test_it_is_the_average_of_the_actors_there_were(options):
 
 @both
 def test_it_is_what_acts_and_exploration_starts_from_the_actor(options):
-    agent, o = learnt(options, policy="actor_target"), torch.randn(5, 3)
+    agent = learnt(options, policy="actor_target")
+    o = torch.randn(5, 3)
     assert torch.equal(agent.select_action(o), agent.actor_target(o))
     assert torch.equal(agent.select_exploratory_action(o), agent.actor(o))
     assert not torch.equal(agent.select_exploratory_action(o), agent.select_action(o))
@@ -57,7 +58,8 @@ def test_it_is_what_acts_and_exploration_starts_from_the_actor(options):
 
 @both
 def test_what_is_learnt_is_the_same_whatever_acts(options):
-    one, other = learnt(options), learnt(options, policy="actor_target")
+    one = learnt(options)
+    other = learnt(options, policy="actor_target")
     for name in ("actor", "Q1", "Q2"):
         mine, theirs = (getattr(each, name).state_dict() for each in (one, other))
         assert all(torch.equal(mine[key], theirs[key]) for key in mine)
@@ -75,7 +77,8 @@ def test_the_count_of_batches_is_the_actor_s_whatever_acted(tmp_path):
 
 @both
 def test_a_checkpoint_acts_and_learns_on_as_the_agent_did(options, tmp_path):
-    agent, o = learnt(options, policy="actor_target"), torch.randn(5, 3)
+    agent = learnt(options, policy="actor_target")
+    o = torch.randn(5, 3)
     agent.save(tmp_path / "run")
     again = TD3.from_checkpoint(tmp_path / "run")
     assert torch.equal(again.select_action(o), agent.select_action(o))
@@ -91,7 +94,8 @@ def test_a_checkpoint_acts_and_learns_on_as_the_agent_did(options, tmp_path):
 def test_a_run_that_begins_with_another_begins_as_what_acted_there(
     options, before, after, tmp_path
 ):
-    there, o = learnt(options, policy=before), torch.randn(5, 3)
+    there = learnt(options, policy=before)
+    o = torch.randn(5, 3)
     there.save(tmp_path / "run")
     here = TD3(3, 2, 0.5, **options, policy=after)
     here.load(tmp_path / "run")
@@ -114,7 +118,8 @@ def test_a_checkpoint_without_what_acts_is_refused(tmp_path):
 
 
 def test_what_explores_takes_what_environments_give():
-    agent, o = learnt(CROSSQ), torch.randn(5, 3)
+    agent = learnt(CROSSQ)
+    o = torch.randn(5, 3)
     assert torch.equal(
         agent.select_exploratory_action(o.double()), agent.select_exploratory_action(o)
     )
@@ -127,10 +132,12 @@ def test_copies_of_an_agent_act_by_copies_of_its_average():
     """As the judged ones of an evaluation, which the run has long left behind when the scores are
     there.
     """
-    agent, o = learnt(CROSSQ, policy="actor_target", tau=0.5), torch.randn(5, 3)
+    agent = learnt(CROSSQ, policy="actor_target", tau=0.5)
+    o = torch.randn(5, 3)
     judged = copy.deepcopy(agent)
     before = judged.select_action(o)
-    agent.update(batch_of(seed=9)), agent.update(batch_of(seed=10))
+    agent.update(batch_of(seed=9))
+    agent.update(batch_of(seed=10))
     assert torch.equal(judged.select_action(o), before) and not torch.equal(
         agent.select_action(o), before
     )

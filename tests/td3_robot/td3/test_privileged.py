@@ -14,7 +14,8 @@ from td3_robot.config.td3 import TD3Config
 from td3_robot.data.collector import Collector
 from td3_robot.errors import ConfigError
 
-SEEN, HIDDEN = 3, 2
+SEEN = 3
+HIDDEN = 2
 OPTIONS = {"hidden": (32,), "gamma": 0.0, "actor_lr": 1e-2, "critic_lr": 1e-2, "policy_delay": 1}
 
 
@@ -126,7 +127,8 @@ def test_the_replay_joins_what_is_observed_and_what_is_known_of_the_same_moment(
         collector.collect(0.0)
     batch = collector.sample(0.0)
     assert batch.state.shape == (256, env.o_dim + 2)
-    before, after = batch.state[:, env.o_dim :], batch.next_state[:, env.o_dim :]
+    before = batch.state[:, env.o_dim :]
+    after = batch.next_state[:, env.o_dim :]
     assert torch.equal(after[:, 0], before[:, 0] + 1.0) and torch.equal(after[:, 1], before[:, 1])
     assert before[:, 1].max() > 2.0
     agent.update(batch)

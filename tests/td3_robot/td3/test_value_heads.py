@@ -31,12 +31,11 @@ def test_the_mean_of_a_target_is_the_clipped_double_q_target(head):
         inside = head.support.abs() < 40
         one, two = (outputs(head, seed).masked_fill(~inside, -math.inf) for seed in (0, 1))
     else:
-        one, two = outputs(head, 0), outputs(head, 1)
-    reward, discount, done = (
-        torch.randn(64, 1),
-        torch.rand(64, 1),
-        (torch.rand(64, 1) < 0.3).float(),
-    )
+        one = outputs(head, 0)
+        two = outputs(head, 1)
+    reward = torch.randn(64, 1)
+    discount = torch.rand(64, 1)
+    done = (torch.rand(64, 1) < 0.3).float()
     for second in (two, None):
         target = head.target(reward, discount, done, one, second)
         assert target.shape == (64, head.out_dim)
@@ -49,7 +48,8 @@ def test_the_mean_of_a_target_is_the_clipped_double_q_target(head):
 @HEADS
 def test_the_order_of_the_critics_does_not_matter(head):
     rest = torch.randn(64, 1), 0.9, torch.zeros(64, 1)
-    one, two = outputs(head, 0), outputs(head, 1)
+    one = outputs(head, 0)
+    two = outputs(head, 1)
     torch.testing.assert_close(head.target(*rest, one, two), head.target(*rest, two, one))
 
 
@@ -83,7 +83,8 @@ def test_descending_the_loss_takes_the_output_to_the_target(head):
 def test_weights_of_samples_weigh_their_gradients(head):
     target = head.target(torch.randn(64, 1), 0.9, torch.zeros(64, 1), outputs(head, 1))
     weight = torch.rand(64, 1)
-    plain, weighted = outputs(head, 0).requires_grad_(), outputs(head, 0).requires_grad_()
+    plain = outputs(head, 0).requires_grad_()
+    weighted = outputs(head, 0).requires_grad_()
     head.loss(plain, target).backward()
     head.loss(weighted, target, weight).backward()
     torch.testing.assert_close(weighted.grad, weight * plain.grad)
@@ -99,7 +100,8 @@ def test_scalar_error_is_the_absolute_td_error():
 
 
 def test_bounded_targets_are_the_target_where_returns_can_be_and_the_nearer_end_elsewhere():
-    value, column = torch.tensor([[-300.0], [-40.0], [0.0], [7.0]]), torch.ones(4, 1)
+    value = torch.tensor([[-300.0], [-40.0], [0.0], [7.0]])
+    column = torch.ones(4, 1)
     bounded = ScalarValue(*return_bounds(-1.0, 0.0, 0.98))
     # -1 + 0.98 Q: -295, -40.2, -1 and 5.86, within [-1 / (1 - 0.98), 0]
     assert bounded.target(-column, 0.98, 0 * column, value)[:, 0].tolist() == pytest.approx(
@@ -137,7 +139,8 @@ def test_each_sample_takes_the_whole_distribution_of_the_lower_critic():
     wide = torch.tensor([[0.5, 0.0, 0.0, 0.0, 0.0, 0.5]]).log()  # mean 5
     low = torch.tensor([[0.0, 0.0, 1.0, 0.0, 0.0, 0.0]]).log()  # mean 4
     high = torch.tensor([[0.0, 0.0, 0.0, 1.0, 0.0, 0.0]]).log()  # mean 6
-    one, two = torch.cat((wide, wide)), torch.cat((low, high))
+    one = torch.cat((wide, wide))
+    two = torch.cat((low, high))
     target = head.target(make_column(0.0, 0.0), 1.0, make_column(0.0, 0.0), one, two)
     torch.testing.assert_close(target, torch.cat((low, wide)).exp())
 
@@ -158,12 +161,10 @@ def test_the_support_reaches_from_end_to_end():
 
 
 def test_the_target_is_the_projection_of_the_softmax():
-    head, output, reward, done = (
-        CategoricalValue(-5.0, 5.0, 21),
-        torch.randn(8, 21),
-        torch.randn(8, 1),
-        torch.zeros(8, 1),
-    )
+    head = CategoricalValue(-5.0, 5.0, 21)
+    output = torch.randn(8, 21)
+    reward = torch.randn(8, 1)
+    done = torch.zeros(8, 1)
     expected = project_categorical(output.softmax(1), reward, 0.9, done, head.support)
     assert torch.equal(head.target(reward, 0.9, done, output), expected)
 

@@ -112,7 +112,8 @@ def test_killed_in_its_first_step_it_has_left_a_whole_checkpoint(tmp_path, train
     trainer = train(tmp_path / "run", Dead)
     with pytest.raises(ZeroDivisionError):
         trainer.run()
-    agent, o = TD3(3, 2, hidden=(16,), seed=8), torch.randn(5, 3)
+    agent = TD3(3, 2, hidden=(16,), seed=8)
+    o = torch.randn(5, 3)
     agent.load(tmp_path / "run")
     assert torch.equal(agent.select_action(o), trainer.agent.select_action(o))
 
@@ -231,7 +232,10 @@ class Interrupted:
     """
 
     def __init__(self, env, number: int, play: int):
-        self._env, self._number, self._play, self.steps = env, number, play, 0
+        self._env = env
+        self._number = number
+        self._play = play
+        self.steps = 0
 
     def __getattr__(self, name):
         return getattr(self._env, name)
@@ -310,7 +314,8 @@ def test_a_resumed_run_must_keep_its_number_of_environments(tmp_path, train, ass
 @pytest.mark.parametrize("capacity", [60, 1000])
 def test_a_resumed_run_may_have_another_replay_capacity(tmp_path, train, capacity):
     train(tmp_path, on_step=stop_at(200)).run()
-    trainer, batches = train(tmp_path, replay=ReplayConfig(capacity, 16)), []
+    trainer = train(tmp_path, replay=ReplayConfig(capacity, 16))
+    batches = []
     update = trainer.agent.update
     trainer.agent.update = lambda batch: batches.append(batch) or update(batch)
     trainer.resume()

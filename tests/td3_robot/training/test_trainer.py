@@ -33,7 +33,8 @@ pytestmark = pytest.mark.usefixtures("no_fsync")
 def test_a_run_counts_evaluates_and_summarises(tmp_path, train):
     made = []
     trainer = train(tmp_path / "run", on_step=[made.append])
-    summary, log = trainer.run(), trainer.trackers[0]
+    summary = trainer.run()
+    log = trainer.trackers[0]
 
     assert made == list(range(4, 404, 4))
     # every 60, and the end
@@ -88,7 +89,8 @@ def test_it_learns(tmp_path, train):
 def test_the_first_actions_are_uniform_and_the_later_ones_the_policys_with_noise(
     tmp_path, train, point_env
 ):
-    actions, observations = [], []
+    actions = []
+    observations = []
 
     class Recording(point_env):
         def step(self, action):
@@ -108,7 +110,8 @@ def test_the_first_actions_are_uniform_and_the_later_ones_the_policys_with_noise
         schedule=ScheduleConfig(),
     )
     trainer.run()
-    first, later = torch.stack(actions[:40]), torch.stack(actions[40:])
+    first = torch.stack(actions[:40])
+    later = torch.stack(actions[40:])
     shares = torch.histc(first, 10, -1, 1) / first.numel()
     torch.testing.assert_close(shares, torch.full((10,), 0.1), atol=0.02, rtol=0)
     noise = later - trainer.agent.select_action(
@@ -120,7 +123,8 @@ def test_the_first_actions_are_uniform_and_the_later_ones_the_policys_with_noise
 def test_the_folder_keeps_the_best_policy_and_last_the_last(tmp_path, train, scripted, assert_same):
     rates = [0.25, 0.75, 0.75, 0.5, 0.125, 0.0, 0.25]
     trainer = train(tmp_path, evaluation_env=scripted([*rates, 1.0]))
-    summary, log = trainer.run(), trainer.trackers[0]
+    summary = trainer.run()
+    log = trainer.trackers[0]
     assert [row["success_rate"] for row in log] == rates
     # equal success: the higher return
     best = 1 if log[1]["episode_return"] >= log[2]["episode_return"] else 2
@@ -135,7 +139,8 @@ def test_solved_is_the_first_evaluation_at_99_percent(tmp_path, train, scripted)
     trainer = train(
         tmp_path, evaluation_env=evaluation_env, evaluation=EvaluationConfig(60, 100), steps=240
     )
-    summary, log = trainer.run(), trainer.trackers[0]
+    summary = trainer.run()
+    log = trainer.trackers[0]
     assert [row["success_rate"] for row in log] == pytest.approx([0.98, 0.99, 1.0, 0.5])
     assert log[0]["wall_s"] < log[1]["wall_s"] <= summary["solved_at_s"] < log[2]["wall_s"]
 
@@ -146,9 +151,11 @@ def test_any_policy_that_has_learnt_is_better_than_one_that_has_not(
     """The controller that a policy corrects is as good as it is before the first update of the
     actor.
     """
-    rates, td3 = [1.0, 0.25, 0.5, 0.25], TD3Config(hidden=(16,), burn_in=11)
+    rates = [1.0, 0.25, 0.5, 0.25]
+    td3 = TD3Config(hidden=(16,), burn_in=11)
     trainer = train(tmp_path, evaluation_env=scripted([*rates, 1.0]), td3=td3, steps=240)
-    summary, log = trainer.run(), trainer.trackers[0]
+    summary = trainer.run()
+    log = trainer.trackers[0]
     assert [row["success_rate"] for row in log] == rates
     assert log[0]["gradient_steps"] <= td3.burn_in < log[1]["gradient_steps"]
     assert_same(checkpoint.read(tmp_path)["actor"], log.actors[2])
@@ -161,7 +168,8 @@ def test_any_policy_that_has_learnt_is_better_than_one_that_has_not(
 def test_every_transition_has_its_true_successor_and_only_termination_marks_it_done(
     tmp_path, train
 ):
-    trainer, batches = train(tmp_path), []
+    trainer = train(tmp_path)
+    batches = []
     update = trainer.agent.update
     trainer.agent.update = lambda batch: batches.append(batch) or update(batch)
     trainer.run()
@@ -169,7 +177,8 @@ def test_every_transition_has_its_true_successor_and_only_termination_marks_it_d
     moved = state + torch.cat((0.1 * action, torch.ones(len(state), 1)), 1)
     torch.testing.assert_close(successor, moved)  # also where the episode ended and a new one began
     torch.testing.assert_close(reward, -torch.linalg.vector_norm(moved[:, :2], dim=1, keepdim=True))
-    outside, late = (moved[:, :2].abs() > 1).any(1), moved[:, 2] >= 7
+    outside = (moved[:, :2].abs() > 1).any(1)
+    late = moved[:, 2] >= 7
     assert torch.equal(done[:, 0], outside.float())
     assert (outside & ~late).any() and (late & ~outside).any(), "the toy gave no ends of both kinds"
 
@@ -177,7 +186,9 @@ def test_every_transition_has_its_true_successor_and_only_termination_marks_it_d
 class OneStep:
     """Episodes of one step with reward 1 that end as asked; the observation never changes."""
 
-    o_dim, a_dim, device = 1, 1, torch.device("cpu")
+    o_dim = 1
+    a_dim = 1
+    device = torch.device("cpu")
 
     def __init__(self, num_envs: int, terminated: bool, truncated: bool):
         self.num_envs = num_envs
@@ -278,7 +289,8 @@ def test_without_an_evaluation_environment_the_training_episodes_judge_the_polic
     tmp_path, train, assert_same
 ):
     trainer = train(tmp_path, evaluation=EvaluationConfig(every=60, episodes=0))
-    summary, log = trainer.run(), trainer.trackers[0]
+    summary = trainer.run()
+    log = trainer.trackers[0]
     assert all("episode_return" not in row and math.isfinite(row["train_return"]) for row in log)
     scores = [(row["train_success_rate"], row["train_return"]) for row in log]
     assert_same(checkpoint.read(tmp_path)["actor"], log.actors[scores.index(max(scores))])
@@ -298,7 +310,8 @@ def test_as_long_as_no_episode_has_ended_the_newest_policy_counts_as_the_best(
             return super().step(action)._replace(terminated=never, truncated=never)
 
     trainer = train(tmp_path, make=Endless, evaluation=EvaluationConfig(every=60, episodes=0))
-    summary, log = trainer.run(), trainer.trackers[0]
+    summary = trainer.run()
+    log = trainer.trackers[0]
     assert all(math.isnan(row["train_return"]) for row in log) and summary["train_return"] is None
     assert_same(checkpoint.read(tmp_path)["actor"], log.actors[-1])
 
@@ -341,7 +354,8 @@ def test_training_episodes_are_logged_beside_the_evaluations(tmp_path, train):
 
 
 def test_it_runs_in_a_thread_and_is_stopped_from_another(tmp_path, train, assert_same):
-    trainer, summaries = train(tmp_path / "cut", steps=10**9, save_every=1e9), []
+    trainer = train(tmp_path / "cut", steps=10**9, save_every=1e9)
+    summaries = []
     thread = threading.Thread(target=lambda: summaries.append(trainer.run()))
     thread.start()
     while trainer.env_steps < 50:

@@ -73,8 +73,10 @@ def goals(point_env):
             return torch.cat((super()._fresh(), goal), 1)
 
         def step(self, action):
-            goal, self.observation = self.observation[:, 3:], self.observation[:, :3]
-            fresh, self._fresh = self._fresh, super()._fresh
+            goal = self.observation[:, 3:]
+            self.observation = self.observation[:, :3]
+            fresh = self._fresh
+            self._fresh = super()._fresh
             step = super().step(action)
             self._fresh = fresh
             done = (step.terminated | step.truncated)[:, None]
@@ -128,7 +130,8 @@ def test_it_has_an_effect_and_survives_an_interruption_and_another_default_dtype
     options = OPTIONS[name]
     with set_default_dtype(torch.float64):
         whole = run(tmp_path / "whole", train, goals, **options).agent
-    learnt, without = whole.actor.layers[0].weight, plain.actor.layers[0].weight
+    learnt = whole.actor.layers[0].weight
+    without = plain.actor.layers[0].weight
     assert torch.isfinite(learnt).all() and not torch.equal(learnt, without)
     run(tmp_path / "parts", train, goals, stop=124, **options)
     parts = run(tmp_path / "parts", train, goals, resume=True, **options).agent

@@ -23,7 +23,8 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
 
 def test_a_link_stays_and_leads_to_the_new_content(tmp_path):
     (tmp_path / "there").mkdir()
-    link, target = tmp_path / "link", tmp_path / "there" / "file"
+    link = tmp_path / "link"
+    target = tmp_path / "there" / "file"
     link.symlink_to(target)
     for text in ("first", "second"):  # it leads to nothing, then to a file
         check_writable(link)
@@ -34,7 +35,8 @@ def test_a_link_stays_and_leads_to_the_new_content(tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in folders on this system")
 def test_what_is_no_file_is_written_to_and_stays(tmp_path):
-    pipe, got = tmp_path / "pipe", []
+    pipe = tmp_path / "pipe"
+    got = []
     os.mkfifo(pipe)
     reader = threading.Thread(target=lambda: got.append(pipe.read_text()), daemon=True)
     reader.start()

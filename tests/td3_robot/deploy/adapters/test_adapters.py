@@ -2,7 +2,6 @@
 what they do is known to the call; tests/td3_robot/deploy/adapters/test_clients.py has the clients.
 """
 
-import socket
 import sys
 import types
 
@@ -11,10 +10,10 @@ import pytest
 
 from td3_robot.deploy import DeployError
 from td3_robot.deploy.adapters import connect
-from td3_robot.deploy.adapters.udp import Inbox, UdpArm, pack
 from td3_robot.deploy.arm import ArmClock
 
-SIX, SEVEN = tuple("abcdef"), tuple("abcdefg")
+SIX = tuple("abcdef")
+SEVEN = tuple("abcdefg")
 
 
 def module(name: str, **contents) -> types.ModuleType:
@@ -35,10 +34,14 @@ def stand_in(monkeypatch):
     return put
 
 
-def test_a_ur_is_kept_alive_with_every_velocity(stand_in):
+@pytest.fixture
+def ur(stand_in):
+    """A UR's two interfaces; `calls` are those of the control interface, by name and arguments."""
     calls = []
 
     class Control:
+        running = True
+
         def __init__(self, hostname, frequency=-1.0):
             calls.append(("control", hostname, frequency))
 
@@ -70,15 +73,12 @@ def test_a_ur_is_kept_alive_with_every_velocity(stand_in):
             Control.running = True
             return True
 
-        running = True
-
     class Receive:
         stamp = 1.0
+        connected = True
 
         def __init__(self, hostname, frequency=-1.0):
             pass
-
-        connected = True
 
         def getTimestamp(self):
             return self.stamp
@@ -95,51 +95,74 @@ def test_a_ur_is_kept_alive_with_every_velocity(stand_in):
         def getActualTCPForce(self):
             return [0.0, 0.0, 12.0, 0.0, 0.0, 0.0]
 
-    control, receive = module("rtde_control", RTDEControlInterface=Control), module("rtde_receive")
-    receive.RTDEReceiveInterface = Receive
+    control = module("rtde_control", RTDEControlInterface=Control)
+    receive = module("rtde_receive", RTDEReceiveInterface=Receive)
     stand_in("ur_rtde_arm", control, receive)
     arm = connect("ur_rtde", "192.0.2.1", SIX)
-    assert arm.read().q.shape == (6,) and arm.read() is None  # the same state is no new one
-    Receive.stamp = 1.002
-    assert arm.read().felt["wrench"][2] == 12.0
+    return types.SimpleNamespace(arm=arm, calls=calls, Control=Control, Receive=Receive)
+
+
+def names_of(calls: list[tuple]) -> list[str]:
+    return [call[0] for call in calls]
+
+
+def test_a_ur_reports_each_state_once(ur):
+    assert ur.arm.read().q.shape == (6,)
+    assert ur.arm.read() is None  # the same state is no new one
+    ur.Receive.stamp = 1.002
+    assert ur.arm.read().felt["wrench"][2] == 12.0
+
+
+def test_a_ur_is_kept_alive_with_every_velocity(ur):
+    ur.arm.read()
     # a watchdog that runs already would end it before it begins
-    assert [call[0] for call in calls] == ["control"]
-    arm.send(np.full(6, 0.2))
-    arm.send(np.full(6, 0.2))
-    arm.stop()
+    assert names_of(ur.calls) == ["control"]
+    ur.arm.send(np.full(6, 0.2))
+    ur.arm.send(np.full(6, 0.2))
+    ur.arm.stop()
     once = ["speedJ", "kickWatchdog"]
-    assert [call[0] for call in calls] == [
-        "control",
-        "setWatchdog",
-        *once,
-        *once,
-        "speedStop",
-        "stopScript",
-    ]
-    assert calls[2] == ("speedJ", 0.2, 1 / arm.rate)
-    calls.clear()
-    arm = connect("ur_rtde", "192.0.2.1", SIX)
-    arm.stop()  # as after a dry run
-    assert [call[0] for call in calls] == ["control", "stopScript"]
-    arm.send(np.full(6, 0.1))
-    calls.clear()
-    arm.read()
-    assert calls == []  # while it moves, velocities alone are signs of life
-    arm.send(np.zeros(6))
-    arm.read()
-    assert calls[-1] == ("kickWatchdog",) and len(calls) == 3  # at rest, reading is one
-    Control.running = False  # nobody has read for a while
+    assert names_of(ur.calls) == ["control", "setWatchdog", *once, *once, "speedStop", "stopScript"]
+    assert ur.calls[2] == ("speedJ", 0.2, 1 / ur.arm.rate)
+
+
+def test_a_ur_that_was_sent_nothing_is_not_braked(ur):
+    ur.arm.stop()  # as after a dry run
+    assert names_of(ur.calls) == ["control", "stopScript"]
+
+
+def test_reading_a_ur_is_a_sign_of_life_at_rest_alone(ur):
+    ur.arm.send(np.full(6, 0.1))
+    ur.calls.clear()
+    ur.arm.read()
+    assert ur.calls == []  # while it moves, velocities alone are
+    ur.arm.send(np.zeros(6))
+    ur.arm.read()
+    assert names_of(ur.calls) == ["speedJ", "kickWatchdog", "kickWatchdog"]
+
+
+def test_a_ur_whose_program_has_ended_is_started_again_by_reading(ur):
+    ur.arm.send(np.zeros(6))
+    ur.Control.running = False  # nobody has read for a while
     with pytest.raises(DeployError, match="takes no velocity: it has ended"):
-        arm.send(np.zeros(6))
-    calls.clear()
-    arm.read()
-    assert [call[0] for call in calls] == ["reuploadScript", "setWatchdog", "kickWatchdog"]
-    Receive.connected = False
+        ur.arm.send(np.zeros(6))
+    ur.calls.clear()
+    ur.arm.read()
+    assert names_of(ur.calls) == ["reuploadScript", "setWatchdog", "kickWatchdog"]
+
+
+def test_a_ur_that_has_closed_the_connection_cannot_be_read(ur):
+    ur.arm.read()
+    ur.Receive.connected = False  # and its newest state stays the one before
     with pytest.raises(DeployError, match="closed the connection"):
-        arm.read()
+        ur.arm.read()
 
 
-def test_every_franka_motion_ends_by_itself(stand_in):
+WITHOUT_REALTIME = "192.0.2.9"  # of the Franka whose machine has no such kernel; it never rests
+
+
+@pytest.fixture
+def franka_calls(stand_in):
+    """The calls of franky, by name and arguments."""
     calls = []
 
     class Robot:
@@ -153,7 +176,8 @@ def test_every_franka_motion_ends_by_itself(stand_in):
 
         def __init__(self, host, realtime_config):
             calls.append(("robot", host, realtime_config))
-            if realtime_config == "enforce" and host == "192.0.2.9":
+            self._rests = host != WITHOUT_REALTIME
+            if realtime_config == "enforce" and host == WITHOUT_REALTIME:
                 raise RuntimeError("Running kernel does not have realtime capabilities.")
 
         def recover_from_errors(self):
@@ -164,7 +188,7 @@ def test_every_franka_motion_ends_by_itself(stand_in):
 
         def join_motion(self, timeout):
             calls.append(("join",))
-            return not calls[0][1] == "192.0.2.9"
+            return self._rests
 
     franky = module(
         "franky",
@@ -175,48 +199,63 @@ def test_every_franka_motion_ends_by_itself(stand_in):
         JointVelocityStopMotion=lambda: ("stop",),
     )
     stand_in("franky_arm", franky)
+    return calls
+
+
+def test_a_franka_reports_each_state_once(franka_calls):
     arm = connect("franky", "192.0.2.2", SEVEN)
     reading = arm.read()
     assert reading.q.shape == reading.joint_torque.shape == (7,)
     assert reading.subtract({"wrench": np.ones(6)}).felt["wrench"].tolist() == [2.0] * 6
     assert arm.read() is None  # the robot's clock stands still: the state is an old one
+
+
+def test_every_franka_motion_ends_by_itself(franka_calls):
+    arm = connect("franky", "192.0.2.2", SEVEN)
     arm.send(np.full(7, 0.1))
     arm.stop()
-    assert calls[2] == ("move", ("velocity", [0.1] * 7, 100), True)
-    assert calls[3:] == [("move", ("stop",), True), ("join",)]
-    calls.clear()
+    assert franka_calls[2] == ("move", ("velocity", [0.1] * 7, 100), True)
+    assert franka_calls[3:] == [("move", ("stop",), True), ("join",)]
+
+
+def test_a_franka_that_was_sent_nothing_is_not_moved(franka_calls):
     connect("franky", "192.0.2.2", SEVEN).stop()  # as after a dry run
-    assert not any(call[0] == "move" for call in calls)
+    assert "move" not in names_of(franka_calls)
+
+
+def test_without_a_kernel_of_real_time_the_way_round_it_is_named(franka_calls):
     with pytest.raises(DeployError, match="--realtime false connects all the same"):
-        connect("franky", "192.0.2.9", SEVEN)
-    calls.clear()
-    arm = connect("franky", "192.0.2.9", SEVEN, realtime=False)
+        connect("franky", WITHOUT_REALTIME, SEVEN)
+
+
+def test_a_franka_that_does_not_come_to_rest_is_told_of(franka_calls):
+    arm = connect("franky", WITHOUT_REALTIME, SEVEN, realtime=False)
     arm.stop()
     arm.send(np.zeros(7))
     with pytest.raises(DeployError, match="the motion has not ended within 0.8 s"):
         arm.stop()
 
 
-def test_ros2_joints_are_found_by_name(stand_in):
-    sent, subscribed = [], {}
+class Ros:
+    """ROS 2 with one controller of joints a and b.
 
-    class Node:
-        def create_subscription(self, kind, topic, callback, depth):
-            subscribed[topic] = callback
+    Attributes:
+        waiting: messages of joint states that have not been delivered yet.
+        sent: what was published, by topic, and what was shut down.
+        signals: the handlers of signals that rclpy was started with.
+    """
 
-        def create_publisher(self, kind, topic, depth):
-            return types.SimpleNamespace(
-                publish=lambda message: sent.append((topic, list(message.data))),
-                wait_for_all_acked=lambda timeout: True,
-            )
+    def __init__(self):
+        self.waiting = []
+        self.sent = []
+        self.signals = []
+        self._subscribed = {}
+        self._count = 0
 
-        def destroy_node(self):
-            sent.append("destroyed")
-
-    clock = iter(range(1, 100))
-
-    def state(a, at=None, velocity=(0.2, 0.9, 0.1), position=None):
-        at = 1.0 + 0.01 * next(clock) if at is None else at
+    def make_state(self, a, at=None, velocity=(0.2, 0.9, 0.1), position=None):
+        """A message with joint a at a and joint b at 2; by default later than all before."""
+        self._count += 1
+        at = 1.0 + 0.01 * self._count if at is None else at
         stamp = types.SimpleNamespace(sec=int(at), nanosec=round(1e9 * (at - int(at))))
         return types.SimpleNamespace(
             header=types.SimpleNamespace(stamp=stamp),
@@ -225,54 +264,114 @@ def test_ros2_joints_are_found_by_name(stand_in):
             velocity=list(velocity),
         )
 
-    hand = types.SimpleNamespace(name=["finger"], position=[0.0], velocity=[0.0])
-    cut = state(5.0, position=[2.0, 9.0])  # as a message may be
-    signals = []  # rclpy's own handlers would shut it down before the arm is braked
-    waiting = [state(1.0)]
-    rclpy = module(
-        "rclpy",
-        init=lambda signal_handler_options: signals.append(signal_handler_options),
-        create_node=lambda name: Node(),
-        shutdown=lambda: sent.append("shut"),
-    )
-    rclpy.spin_once = lambda node, timeout_sec: (
-        waiting and subscribed["/joint_states"](waiting.pop(0))
-    )
-    sensor, std = module("sensor_msgs.msg", JointState=object), module("std_msgs.msg")
-    std.Float64MultiArray = lambda data: types.SimpleNamespace(data=data)
-    options = module(
-        "rclpy.signals", SignalHandlerOptions=types.SimpleNamespace(NO="no", ALL="all")
-    )
-    qos = module(
-        "rclpy.qos",
-        HistoryPolicy=types.SimpleNamespace(KEEP_LAST="last"),
-        ReliabilityPolicy=types.SimpleNamespace(BEST_EFFORT="best effort"),
-        QoSProfile=lambda **given: given,
-    )
-    duration = module("rclpy.duration", Duration=lambda seconds: seconds)
-    others = (sensor, std, qos, duration)
-    stand_in("ros2_arm", rclpy, options, module("sensor_msgs"), module("std_msgs"), *others)
+    def make_modules(self) -> list[types.ModuleType]:
+        """The packages, as far as the adapter knows them."""
+        rclpy = module(
+            "rclpy",
+            init=lambda signal_handler_options: self.signals.append(signal_handler_options),
+            create_node=lambda name: self,
+            shutdown=lambda: self.sent.append("shut"),
+            spin_once=lambda node, timeout_sec: (
+                self.waiting and self._subscribed["/joint_states"](self.waiting.pop(0))
+            ),
+        )
+        options = types.SimpleNamespace(NO="no", ALL="all")
+        qos = module(
+            "rclpy.qos",
+            HistoryPolicy=types.SimpleNamespace(KEEP_LAST="last"),
+            ReliabilityPolicy=types.SimpleNamespace(BEST_EFFORT="best effort"),
+            QoSProfile=lambda **given: given,
+        )
+        array = module(
+            "std_msgs.msg", Float64MultiArray=lambda data: types.SimpleNamespace(data=data)
+        )
+        return [
+            rclpy,
+            qos,
+            array,
+            module("rclpy.signals", SignalHandlerOptions=options),
+            module("rclpy.duration", Duration=lambda seconds: seconds),
+            module("sensor_msgs"),
+            module("sensor_msgs.msg", JointState=object),
+            module("std_msgs"),
+        ]
+
+    def create_subscription(self, kind, topic, callback, depth):
+        self._subscribed[topic] = callback
+
+    def create_publisher(self, kind, topic, depth):
+        return types.SimpleNamespace(
+            publish=lambda message: self.sent.append((topic, list(message.data))),
+            wait_for_all_acked=lambda timeout: True,
+        )
+
+    def destroy_node(self):
+        self.sent.append("destroyed")
+
+
+@pytest.fixture
+def ros(stand_in):
+    made = Ros()
+    stand_in("ros2_arm", *made.make_modules())
+    return made
+
+
+@pytest.fixture
+def ros_arm(ros):
+    """The arm, whose first state has been read."""
+    ros.waiting = [ros.make_state(1.0)]
     arm = connect("ros2_control", "velocity_controller", ("a", "b"))
-    assert arm.read().q.tolist() == [1.0, 2.0] and arm.read() is None
-    assert signals == ["no"]
-    waiting += [state(3.0), hand, state(4.0), cut, hand]  # what came while the loop was held up
-    assert arm.read().q.tolist() == [4.0, 2.0] and arm.read() is None
-    waiting += [state(6.0, at=2.0), state(6.0, at=2.0), state(7.0, at=1.9)]
-    assert arm.read().q[0] == 6.0 and arm.read() is None  # the same time, and an earlier one
-    waiting += [state(6.0 + 0.3 * at, 2.0 + at, velocity=()) for at in (0.004, 0.011, 0.03)]
-    assert np.allclose(arm.read().qd, [0.3, 0.0])  # differentiated
-    waiting += [state(8.0, at=0.0)]
+    assert arm.read().q.tolist() == [1.0, 2.0]
+    assert arm.read() is None
+    return arm
+
+
+def test_ros2_leaves_signals_alone(ros, ros_arm):
+    assert ros.signals == ["no"]  # rclpy's own handlers would shut it down before the arm is braked
+
+
+def test_ros2_joints_are_found_by_name(ros, ros_arm):
+    hand = types.SimpleNamespace(name=["finger"], position=[0.0], velocity=[0.0])
+    cut = ros.make_state(5.0, position=[2.0, 9.0])  # as a message may be
+    # what came while the loop was held up
+    ros.waiting += [ros.make_state(3.0), hand, ros.make_state(4.0), cut, hand]
+    assert ros_arm.read().q.tolist() == [4.0, 2.0]
+    assert ros_arm.read() is None
+
+
+def test_a_ros2_state_that_is_no_later_is_no_new_one(ros, ros_arm):
+    for at, a in ((2.0, 6.0), (2.0, 6.0), (1.9, 7.0)):
+        ros.waiting.append(ros.make_state(a, at))
+    assert ros_arm.read().q[0] == 6.0
+    assert ros_arm.read() is None
+
+
+def test_ros2_velocities_that_are_missing_are_differentiated(ros, ros_arm):
+    for at in (0.0, 0.004, 0.011, 0.03):
+        ros.waiting.append(ros.make_state(6.0 + 0.3 * at, 2.0 + at, velocity=()))
+    assert np.allclose(ros_arm.read().qd, [0.3, 0.0])
+
+
+def test_a_ros2_state_without_a_time_is_refused(ros, ros_arm):
+    ros.waiting.append(ros.make_state(8.0, at=0.0))
     with pytest.raises(DeployError, match="no time in their header"):
-        arm.read()
-    arm.send(np.array([0.1, 0.2]))
-    arm.stop()
-    assert sent == [
+        ros_arm.read()
+
+
+def test_a_ros2_arm_is_stopped_by_a_velocity_of_zero(ros, ros_arm):
+    ros_arm.send(np.array([0.1, 0.2]))
+    ros_arm.stop()
+    assert ros.sent == [
         ("/velocity_controller/commands", [0.1, 0.2]),
         ("/velocity_controller/commands", [0.0, 0.0]),
-    ] + ["destroyed", "shut"]
-    sent.clear()
-    connect("ros2_control", "velocity_controller", ("a", "b")).stop()  # as after a dry run
-    assert sent == ["destroyed", "shut"]
+        "destroyed",
+        "shut",
+    ]
+
+
+def test_a_ros2_arm_that_was_sent_nothing_is_sent_nothing_at_the_end(ros, ros_arm):
+    ros_arm.stop()  # as after a dry run
+    assert ros.sent == ["destroyed", "shut"]
 
 
 @pytest.mark.parametrize(
@@ -301,31 +400,3 @@ def test_a_clock_that_does_not_go_on_has_no_new_states(times):
 def test_an_unknown_arm_is_answered_with_those_there_are():
     with pytest.raises(DeployError, match="franky, ros2_control, so101, ur_rtde"):
         connect("abb", "192.0.2.1", SIX)
-
-
-def test_only_whole_new_packets_count():
-    inbox, values = Inbox(3), np.array([1.0, 2.0, 3.0])
-    packet = pack(2, 5.0, values)
-    for place in range(len(packet)):
-        assert inbox.take(packet[:place] + bytes([packet[place] ^ 4]) + packet[place + 1 :]) is None
-    assert inbox.take(packet[:-1]) is None
-    stamp, taken = inbox.take(packet)
-    assert stamp == 5.0 and taken.tolist() == [1.0, 2.0, 3.0]
-    # twice, and too late
-    assert inbox.take(packet) is None and inbox.take(pack(1, 4.0, values)) is None
-    assert inbox.take(pack(3, 6.0, values)) is not None
-
-
-def test_a_udp_arm_whose_clock_stands_still_is_silent():
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
-        server.bind(("127.0.0.1", 0))
-        arm = UdpArm(server.getsockname(), 2)
-        arm.send(np.zeros(2))
-        peer = server.recvfrom(2048)[1]
-        stamps = (5.0, 5.0, 4.0, 5.5)
-        states = []
-        for number, stamp in enumerate(stamps, 1):
-            server.sendto(pack(number, stamp, np.zeros(5)), peer)
-            states.append(arm.read())
-        assert [state and state.stamp for state in states] == [5.0, None, None, 5.5]
-        arm.stop()

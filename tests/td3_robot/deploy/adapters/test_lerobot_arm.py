@@ -28,7 +28,10 @@ class Follower:
 
     def __init__(self, lag=0.05, sag=0.0, is_calibrated=True):
         self.action_features = {f"{motor}.pos": float for motor in MOTORS}
-        self.is_calibrated, self.calls, self.sent, self.broken = is_calibrated, [], [], False
+        self.is_calibrated = is_calibrated
+        self.calls = []
+        self.sent = []
+        self.broken = False
         self._lag = lag
         self._sag = sag * np.eye(7)[1]
         self._q = self._target = PANDA.home
@@ -68,13 +71,15 @@ class Servoing:
     failure = ""
 
     def __init__(self, goal):
-        self._goal, self._answer = goal, None
+        self._goal = goal
+        self._answer = None
 
     def ask(self, reading, scene):
         self._answer = (time.monotonic(), np.clip(3.0 * (self._goal - reading.q), -0.5, 0.5))
 
     def answer(self):
-        answer, self._answer = self._answer, None
+        answer = self._answer
+        self._answer = None
         return answer
 
 

@@ -20,15 +20,18 @@ def test_it_is_the_simulators(name):
     elsewhere.
     """
     env = envs.make(name, "reach_pose", num_envs=60, seed=0)
-    robot, single = (
-        Robot.from_dict(describe(env.robot)),
-        lambda x: x.astype(np.float32).astype(float),
-    )
+    robot = Robot.from_dict(describe(env.robot))
+
+    def single(x):
+        return x.astype(np.float32).astype(float)
+
     limits = {name: single(getattr(robot.limits, name)) for name in ("lower", "upper", "velocity")}
     robot = replace(robot, limits=replace(robot.limits, **limits))
-    chain, collision = env.model.chain.to(dtype=torch.float64), exact_shape(env.world.collision)
+    chain = env.model.chain.to(dtype=torch.float64)
+    collision = exact_shape(env.world.collision)
     world = replace(env.world, model=replace(double(env.model), chain=chain), collision=collision)
-    q, goal = env.state.q.double(), env.goal.double()
+    q = env.state.q.double()
+    goal = env.goal.double()
     found = np.array([solve_goal(robot, *row) for row in zip(q.numpy(), goal.numpy())])
     alike = np.abs(found - simulated(world, q, goal).numpy()).max(1) < 1e-6
     assert alike.mean() > 0.95
@@ -36,7 +39,8 @@ def test_it_is_the_simulators(name):
 
 def test_a_goal_is_solved_once_and_another_one_anew():
     env = envs.make("panda", "reach_pose", num_envs=2, seed=0)
-    solved, goal = GoalSolver(Robot.load("panda")), env.goal.double().numpy()
+    solved = GoalSolver(Robot.load("panda"))
+    goal = env.goal.double().numpy()
     q, other = env.state.q.double().numpy()
     first = solved(q, {"goal": goal[0]})["solution"]
     assert np.array_equal(solved(other, {"goal": goal[0]})["solution"], first)

@@ -38,19 +38,18 @@ def test_it_is_the_simulators(env):
     """In double precision and from the same numbers: a search that begins a 1e-7 beside may end
     elsewhere.
     """
-    robot, single = (
-        Robot.from_dict(describe(env.robot)),
-        lambda x: x.astype(np.float32).astype(float),
-    )
+    robot = Robot.from_dict(describe(env.robot))
+
+    def single(x):
+        return x.astype(np.float32).astype(float)
+
     limits = {name: single(getattr(robot.limits, name)) for name in ("lower", "upper", "velocity")}
     robot = replace(robot, limits=replace(robot.limits, **limits))
     chain = env.model.chain.to(dtype=torch.float64)
     collision = exact_shape(env.world.collision)
     world = replace(env.world, model=replace(double(env.model), chain=chain), collision=collision)
-    q, around = (
-        env.state.q.double(),
-        Around(*(x.double() for x in get_obstacles(env.scene).kinds)),
-    )
+    q = env.state.q.double()
+    around = Around(*(x.double() for x in get_obstacles(env.scene).kinds))
     via, solution = simulated(world, q, env.goal.double(), around)
     found = [PathFollower(robot)(q[row].numpy(), told(env, row)) for row in range(COUNT)]
     for name, theirs in (("via", via), ("solution", solution)):
@@ -60,7 +59,8 @@ def test_it_is_the_simulators(env):
 
 
 def test_a_corner_is_passed_for_good_when_every_joint_is_near(env, led):
-    q, scene = env.state.q[0].double().numpy(), told(env, 0)
+    q = env.state.q[0].double().numpy()
+    scene = told(env, 0)
     via = led(q, scene)["via"]
     far = via + np.append(np.zeros(6), 1.1 * AT_VIA)
     assert not led(far, scene)["passed"][0]
@@ -69,7 +69,8 @@ def test_a_corner_is_passed_for_good_when_every_joint_is_near(env, led):
 
 def test_what_stands_where_the_way_ends_bars_it(env, led):
     """A ball at the wrist of the solution, which the way up to its last sample is clear of."""
-    robot, sizes = led._robot, {name: tuple(env.scene[name].shape[1:]) for name in KINDS}
+    robot = led._robot
+    sizes = {name: tuple(env.scene[name].shape[1:]) for name in KINDS}
     tcp = robot.chain.frames(robot.home[None])[0, -1, :3, 3]
     scene = Parked().fill_slots(sizes) | {"goal": tcp + np.array([0.0, 0.45, -0.2])}
     first = led(robot.home, scene)
@@ -85,7 +86,8 @@ def test_it_is_looked_for_again_for_another_goal_and_where_something_moves_into_
     mind.
     """
     row = next(row for row in range(COUNT) if (env.scene["spheres"][row, 0, 0] < 100))
-    q, scene = env.state.q[row].double().numpy(), told(env, row)
+    q = env.state.q[row].double().numpy()
+    scene = told(env, row)
     first = led(q, scene)
     aside = scene | {"spheres": scene["spheres"] + np.array([0.0, 0.0, 0.0, -1e-3])}
     later = 0.9 * q + 0.1 * first["via"]

@@ -29,22 +29,22 @@ class Arm:
     rate = 250.0
 
     def __init__(self, q=PANDA.home, qd=0.0):
-        self.q, self.qd, self.then, self.stopped, self.sent = (
-            q.copy(),
-            np.full(7, qd),
-            time.monotonic(),
-            False,
-            0,
-        )
+        self.q = q.copy()
+        self.qd = np.full(7, qd)
+        self.then = time.monotonic()
+        self.stopped = False
+        self.sent = 0
 
     def read(self):
         now = time.monotonic()
-        self.q, self.then = self.q + (now - self.then) * self.qd, now
+        self.q = self.q + (now - self.then) * self.qd
+        self.then = now
         return Reading(self.q, self.qd, 0.04, now)
 
     def send(self, qd):
         self.read()
-        self.qd, self.sent = qd, self.sent + 1
+        self.qd = qd
+        self.sent = self.sent + 1
 
     def stop(self):
         self.stopped = True
@@ -54,15 +54,20 @@ class Mind:
     """Answers at once with one velocity, until it fails."""
 
     def __init__(self, qd=0.05, fails_after=10**9):
-        self.qd, self.left, self.failure, self.asked = np.full(7, qd), fails_after, "", None
+        self.qd = np.full(7, qd)
+        self.left = fails_after
+        self.failure = ""
+        self.asked = None
 
     def ask(self, reading, scene):
-        self.asked, self.left = time.monotonic(), self.left - 1
+        self.asked = time.monotonic()
+        self.left = self.left - 1
         if self.left < 0:
             self.failure = "the policy failed: ValueError: of itself"
 
     def answer(self):
-        when, self.asked = self.asked, None
+        when = self.asked
+        self.asked = None
         return None if when is None or self.failure else (when, self.qd)
 
 
@@ -105,14 +110,17 @@ def test_a_command_that_is_no_number_ends_it():
 
 def test_an_arm_that_cannot_be_read_is_braked():
     arm = Arm()
-    watch, until = started(arm), time.monotonic() + 0.1
+    watch = started(arm)
+    until = time.monotonic() + 0.1
 
     def read(plain=arm.read):
         if time.monotonic() > until:
             raise IndexError("index 0 is out of bounds")
         return plain()
 
-    arm.read, sent, times = read, [], []
+    arm.read = read
+    sent = []
+    times = []
 
     def send(qd):
         sent.append(qd)
@@ -160,7 +168,8 @@ def test_a_log_that_cannot_be_begun_is_told_and_one_that_cannot_go_on_stops_no_a
 ):
     with pytest.raises(DeployError, match="log '.*none/log.csv' cannot be written: No such file"):
         Log(tmp_path / "none" / "log.csv", PANDA.joints)
-    arm, log = Arm(), Log(Path("/dev/full"), PANDA.joints)
+    arm = Arm()
+    log = Log(Path("/dev/full"), PANDA.joints)
     assert ended(arm, Mind(), started(arm), log=log) == "the time is up"
     assert not arm.qd.any() and (arm.q > PANDA.home).all()
     told = capsys.readouterr().err.splitlines()
@@ -199,7 +208,8 @@ def test_a_policy_process_answers_and_tells_of_its_end(straight_policy, tmp_path
 
     def answered(scene):
         mind.ask(reading, scene)
-        until, answer = time.monotonic() + 30.0, None
+        until = time.monotonic() + 30.0
+        answer = None
         while answer is None and not mind.failure and time.monotonic() < until:
             answer = mind.answer()
             time.sleep(0.01)

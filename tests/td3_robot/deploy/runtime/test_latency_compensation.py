@@ -23,7 +23,8 @@ from td3_robot.deploy.runtime import control_loop, latency
 from td3_robot.deploy.runtime.latency_compensation import KEPT, LatencyCompensator
 from td3_robot.deploy.runtime.latency_estimator import SPACING
 
-RATE, ARMS = 20.0, 4
+RATE = 20.0
+ARMS = 4
 PANDA = Robot.load("panda")
 
 
@@ -64,16 +65,19 @@ def test_it_is_what_the_simulator_foresees(arms, name, latency):
     each = [
         LatencyCompensator(Robot.from_dict(describe(env.robot)), latency, RATE) for _ in range(ARMS)
     ]
-    scale, moved = torch.cat((env.model.qdlim, torch.ones(1))), 0.0
+    scale = torch.cat((env.model.qdlim, torch.ones(1)))
+    moved = 0.0
     for step, push in enumerate(pushes(env, 45)):
         env.step(push)
-        state, known = env.arrived.state, env.moment.state
-        measured, seen = rows(state.q, state.qd, state.gripper), []
-        for foresight, (command,), arm in zip(
+        state = env.arrived.state
+        known = env.moment.state
+        measured = rows(state.q, state.qd, state.gripper)
+        seen = []
+        for compensator, (command,), arm in zip(
             each, rows(env.moment.scene["sent"][:, -1] * scale), measured
         ):
-            foresight.record_command(command, step / RATE)
-            q, qd, gripper = foresight(*arm, (step + 1) / RATE)
+            compensator.record_command(command, step / RATE)
+            q, qd, gripper = compensator(*arm, (step + 1) / RATE)
             bound = np.clip(q + 0.5 / RATE * qd, *env.model.qlim.double().numpy())
             seen.append(np.hstack((bound, qd, gripper)))
         expected = torch.cat((known.q, known.qd, known.gripper[:, None]), 1).numpy()
@@ -84,11 +88,12 @@ def test_it_is_what_the_simulator_foresees(arms, name, latency):
 
 def test_at_constant_speed_it_is_that_much_further():
     """Whatever the times at which it is told, and however old the state is."""
-    foresight, speed = LatencyCompensator(PANDA, 0.06, 250.0), np.full(7, 0.1)
+    compensator = LatencyCompensator(PANDA, 0.06, 250.0)
+    speed = np.full(7, 0.1)
     for now in np.cumsum(np.random.default_rng(0).uniform(0.001, 0.03, 40)):
-        foresight.record_command(speed, now)
+        compensator.record_command(speed, now)
     for age in (0.0, 0.0123):
-        q, qd, gripper = foresight(PANDA.home, speed, None, now + 0.001, age)
+        q, qd, gripper = compensator(PANDA.home, speed, None, now + 0.001, age)
         np.testing.assert_allclose(q, PANDA.home + (0.06 + age) * speed, atol=1e-9)
         np.testing.assert_allclose(qd, speed, atol=1e-9)
         assert gripper is None
@@ -107,26 +112,26 @@ def test_an_answer_that_is_left_out_leaves_the_one_before_in_force():
 def test_what_is_said_again_replaces_what_was_said():
     once, again = (LatencyCompensator(PANDA, 0.1, RATE) for _ in range(2))
     again.record_command(np.full(7, 2.0), 0.0)
-    for foresight in (once, again):
-        foresight.record_command(np.full(7, 0.1), 0.0)
+    for compensator in (once, again):
+        compensator.record_command(np.full(7, 0.1), 0.0)
     state = (PANDA.home, np.zeros(7), 0.04, 0.05)
     assert np.array_equal(once(*state)[0], again(*state)[0])
 
 
 def test_after_a_reset_nothing_is_on_its_way():
-    foresight = LatencyCompensator(PANDA, 0.1, RATE)
-    foresight.record_command(np.ones(7), 0.0)
-    foresight.reset()
-    assert np.array_equal(foresight(PANDA.home, np.zeros(7), 0.04, 0.05)[0], PANDA.home)
-    foresight.record_command(np.zeros(7), 0.1)  # and before it stood still
-    assert np.array_equal(foresight(PANDA.home, np.zeros(7), 0.04, 0.15)[0], PANDA.home)
+    compensator = LatencyCompensator(PANDA, 0.1, RATE)
+    compensator.record_command(np.ones(7), 0.0)
+    compensator.reset()
+    assert np.array_equal(compensator(PANDA.home, np.zeros(7), 0.04, 0.05)[0], PANDA.home)
+    compensator.record_command(np.zeros(7), 0.1)  # and before it stood still
+    assert np.array_equal(compensator(PANDA.home, np.zeros(7), 0.04, 0.15)[0], PANDA.home)
 
 
 def test_it_remembers_no_more_than_it_needs():
-    foresight = LatencyCompensator(PANDA, 0.1, RATE)
+    compensator = LatencyCompensator(PANDA, 0.1, RATE)
     for tick in range(3000):
-        foresight.record_command(np.zeros(7), tick / 1000.0)
-    assert len(foresight._sent) <= 1000.0 * (0.1 + KEPT) + 2
+        compensator.record_command(np.zeros(7), tick / 1000.0)
+    assert len(compensator._sent) <= 1000.0 * (0.1 + KEPT) + 2
 
 
 @pytest.mark.parametrize("latency", [-0.01, 0.6, float("nan")])
@@ -157,7 +162,8 @@ def test_a_policy_sees_what_the_simulators_does(arms, task, latency, tmp_path, m
     """
     env = arms(task=task, latency=latency)
     if task == "pick_place":
-        there, held = env.arrived, torch.ones(ARMS, dtype=torch.bool)
+        there = env.arrived
+        held = torch.ones(ARMS, dtype=torch.bool)
         # a Panda hand's fingers on a cube of 4 cm
         shut = replace(there.state, gripper=torch.full((ARMS,), 0.02))
         sent = torch.zeros_like(there.scene["sent"])
@@ -166,7 +172,8 @@ def test_a_policy_sees_what_the_simulators_does(arms, task, latency, tmp_path, m
             state=shut,
             scene={**there.scene, "object": there.tcp, "held": held, "sent": sent},
         )
-    path, network = tmp_path / "policy.onnx", torch.nn.Linear(env.o_dim, env.a_dim)
+    path = tmp_path / "policy.onnx"
+    network = torch.nn.Linear(env.o_dim, env.a_dim)
     export.write_policy(path, envs.make(env.robot, task, 2), task, network)
     each = [Policy.load(path, latency) for _ in range(ARMS)]
     for policy in each:
@@ -184,7 +191,8 @@ def test_a_policy_sees_what_the_simulators_does(arms, task, latency, tmp_path, m
         if task == "pick_place":
             push = torch.cat((0.3 * push[:, :-1], -torch.ones(ARMS, 1)), 1)  # it holds on
         shown = env.step(push).observation.numpy()
-        state, sent = env.arrived.state, env.arrived.scene["sent"][:, -1].double().numpy()
+        state = env.arrived.state
+        sent = env.arrived.scene["sent"][:, -1].double().numpy()
         scene = {name: env.arrived.scene[name].double().numpy() for name in each[0].scene}
         for row, (policy, arm) in enumerate(zip(each, rows(state.q, state.qd, state.gripper))):
             policy.record_command(sent[row, :7] * env.robot.qdlim, sent[row, 7])
@@ -226,9 +234,11 @@ def test_an_exported_policy_reaches_as_often_as_without_a_delay(policy, arms):
 
 
 def test_a_policy_takes_its_answers_for_sent_unless_it_is_told_otherwise(policy):
-    late, asked = copy.copy(policy), (PANDA.home, np.zeros(7), 0.04, np.array([0.5, 0.2, 0.4]))
+    late = copy.copy(policy)
+    asked = (PANDA.home, np.zeros(7), 0.04, np.array([0.5, 0.2, 0.4]))
     late.reset()
-    late.latency, prompt = 0.1, policy(*asked)
+    late.latency = 0.1
+    prompt = policy(*asked)
     for _ in range(3):  # nothing is sent, so that nothing will have changed
         assert np.array_equal(late(*asked), prompt)
         late.record_command(np.zeros(7))
@@ -243,11 +253,14 @@ def test_a_latency_set_in_mid_motion_forgets_no_command(policy, first):
     """The next answer is that of a policy that assumed this latency from the beginning and was sent
     the same, whatever was assumed before.
     """
-    at_first, later = copy.copy(policy), copy.copy(policy)
+    at_first = copy.copy(policy)
+    later = copy.copy(policy)
     at_first.reset()
     later.reset()
-    at_first.latency, later.latency = 0.08, first
-    q, goal = PANDA.home, np.array([0.5, 0.2, 0.4])
+    at_first.latency = 0.08
+    later.latency = first
+    q = PANDA.home
+    goal = np.array([0.5, 0.2, 0.4])
     for _ in range(6):
         command = later(q, np.zeros(7), 0.04, goal)
         at_first(q, np.zeros(7), 0.04, goal)
@@ -274,15 +287,14 @@ def test_the_old_name_of_record_command_still_records(policy):
 class Late:
     """The simulated arm behind a delay, half of it each way, by a clock of its own."""
 
-    rate, period = 250.0, 0.005
+    rate = 250.0
+    period = 0.005
 
     def __init__(self, robot, q, delay):
-        self.arm, self.half, self.now, self.done = (
-            SimulatedArm(robot, self.period),
-            delay / 2.0,
-            100.0,
-            100.0,
-        )
+        self.arm = SimulatedArm(robot, self.period)
+        self.half = delay / 2.0
+        self.now = 100.0
+        self.done = 100.0
         self.arm.state = replace(self.arm.state, q=torch.tensor(q, dtype=torch.float32)[None])
         self.there, self.back, self.qd = [], [], np.zeros(self.arm.n)
 
@@ -317,13 +329,16 @@ class AtOnce:
     failure = ""
 
     def __init__(self, policy, clock):
-        self.policy, self.clock, self.reply = policy, clock, None
+        self.policy = policy
+        self.clock = clock
+        self.reply = None
 
     def ask(self, reading, scene):
         self.reply = self.clock.now, self.policy(reading.q, reading.qd, reading.gripper, **scene)
 
     def answer(self):
-        reply, self.reply = self.reply, None
+        reply = self.reply
+        self.reply = None
         return reply
 
 
@@ -419,7 +434,10 @@ def test_a_joint_that_cannot_hold_the_speed_has_no_latency(arms, monkeypatch):
 def test_ctrl_c_brakes_an_arm_whose_latency_is_measured(arms, monkeypatch):
     arm = Late(arms(count=1).robot, PANDA.home, 0.0)
     monkeypatch.setattr(latency, "time", arm)
-    left, sent, sleep, send = [60], [], arm.sleep, arm.send
+    left = [60]
+    sent = []
+    sleep = arm.sleep
+    send = arm.send
 
     def pressed(seconds):
         sleep(seconds)

@@ -15,7 +15,8 @@ from td3_robot.deploy.runtime import latency_estimator
 from td3_robot.deploy.runtime.latency_compensation import LatencyCompensator
 from td3_robot.deploy.runtime.latency_estimator import LatencyEstimator
 
-DT, ARMS = 0.05, 5
+DT = 0.05
+ARMS = 5
 PANDA = Robot.load("panda")
 
 
@@ -60,7 +61,8 @@ def test_a_fast_loop_finds_the_latency_in_a_few_seconds(late, speed):
 
     def swing(t):
         """Positions and velocities of a smooth motion that begins at 0.2 s."""
-        t, size = max(t - 0.2, 0.0), 0.3 * speed
+        t = max(t - 0.2, 0.0)
+        size = 0.3 * speed
         phase = np.linspace(2.0, 5.0, 7)
         return PANDA.home + size * (1.0 - np.cos(phase * t)), size * phase * np.sin(phase * t)
 

@@ -67,11 +67,13 @@ def test_adversarial_commands_through_the_whole_filter(name):
     """NaN, infinities, +-1e30 and bounds in turn, with obstacles and a TCP speed: every limit holds
     in every tick.
     """
-    robot, rng = Robot.load(name), np.random.default_rng(0)
+    robot = Robot.load(name)
+    rng = np.random.default_rng(0)
     safe = SafetyFilter(robot, obstacles=TABLE, tcp_speed=0.8)
     home = robot.home if name != "ur5e" else np.array([1.5, -1.5, 1.4, -1.47, -1.57, 0.0])
     safe.reset(home)
-    limits, h = robot.limits, safe.h
+    limits = robot.limits
+    h = safe.h
     q, v, a = safe.state
     reasons = set()
     for tick in range(1000):
@@ -86,7 +88,9 @@ def test_adversarial_commands_through_the_whole_filter(name):
         assert (sent >= slowest).all() and (sent <= fastest).all()
         assert (np.abs(acceleration) <= limits.acceleration).all()
         assert (np.abs(acceleration - a) <= h * limits.jerk).all()
-        q, v, a = q + h * sent, sent, acceleration
+        q = q + h * sent
+        v = sent
+        a = acceleration
         assert (q >= limits.lower).all() and (q <= limits.upper).all()
         if tick % 5 == 0:
             frames = robot.chain.frames(q[None])
@@ -157,7 +161,8 @@ def slider() -> Robot:
     limits = Limits(
         np.array([-3.0, 1.0]), np.array([3.0, 1.2]), *(np.full(2, most) for most in (2.5, 2.0, 1e3))
     )
-    none, ball = np.zeros(0, int), np.array([0.02])
+    none = np.zeros(0, int)
+    ball = np.array([0.02])
     shape = Capsules(np.array([2]), np.zeros((1, 2, 3)), ball, none, none, none)
     return Robot(
         "slider",
@@ -176,7 +181,8 @@ def test_what_is_far_out_on_a_slide_moves_as_far_as_that():
     """It starts at speed, and either is refused or stops clear of a ball that stands somewhere on
     its arc.
     """
-    robot, refused = slider(), 0
+    robot = slider()
+    refused = 0
     for angle in np.linspace(0.1, 1.5, 40):
         around = Obstacles(
             spheres=np.array([[1.1 * np.cos(angle), 1.1 * np.sin(angle), 0.0, 0.02]])

@@ -40,7 +40,8 @@ def anywhere(limits: Limits, count: int, rng: np.random.Generator) -> State:
 
 def walked(plan, ticks: int) -> list[State]:
     """A plan summed up tick by tick, from its accelerations alone."""
-    states, (q, v, _) = [], plan.start
+    states = []
+    (q, v, _) = plan.start
     for tick in range(1, ticks + 1):
         a = evaluate_plan(plan, tick, H).a
         v = v + H * a
@@ -84,11 +85,14 @@ def test_stopping_from_speed_takes_as_long_as_by_hand():
 
 
 def test_stopping_speed_is_what_it_says():
-    step, h = np.array(0.3), 0.01
+    step = np.array(0.3)
+    h = 0.01
     for distance in (0.001, 0.02, 0.5):
-        u, covered = find_stopping_speed(np.array(distance), step, h), 0.0
+        u = find_stopping_speed(np.array(distance), step, h)
+        covered = 0.0
         while u > 1e-12:
-            covered, u = covered + h * u, u - step
+            covered = covered + h * u
+            u = u - step
         assert covered == pytest.approx(distance)
 
 
@@ -107,18 +111,19 @@ def torture(limits: Limits, arms: int, ticks: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     inner = limits.narrow()
     state = anywhere(inner, arms, rng)
-    course, good = plan_joint_stop(state, H, inner)
+    plans, good = plan_joint_stop(state, H, inner)
     at_rest, fine = plan_joint_stop(State(state.q, 0 * state.q, 0 * state.q), H, inner)
     assert fine.all() and good.mean() > 0.5
-    course = choose_plans(good, course, at_rest)
-    q, v, a = course.now
-    left, command = np.zeros((arms, 1)), np.zeros_like(q)
+    plans = choose_plans(good, plans, at_rest)
+    q, v, a = plans.now
+    left = np.zeros((arms, 1))
+    command = np.zeros_like(q)
     for _ in range(ticks):
         left -= 1
         command = np.where(left <= 0, adversary(rng, q.shape, inner.velocity), command)
         left = np.where(left <= 0, rng.choice([1, 2, 20, 50, 200], (arms, 1)), left)
-        course = steer(course, command, H, inner)
-        new = course.now
+        plans = steer(plans, command, H, inner)
+        new = plans.now
         # libfranka looks at where the arm is when the command comes
         slowest, fastest = limits.find_velocity_range(q)
         assert (new.v >= slowest).all() and (new.v <= fastest).all()
@@ -127,7 +132,9 @@ def torture(limits: Limits, arms: int, ticks: int, seed: int) -> None:
         assert (np.abs(acceleration - a) / H <= limits.jerk).all()
         assert np.allclose(new.q, q + H * new.v, atol=1e-12, rtol=0)
         assert (new.q >= limits.lower).all() and (new.q <= limits.upper).all()
-        q, v, a = new.q, new.v, acceleration
+        q = new.q
+        v = new.v
+        a = acceleration
 
 
 @pytest.mark.parametrize("name", ROBOTS)
@@ -150,34 +157,35 @@ def test_a_command_is_reached_and_a_limit_approached(name):
     limits = ROBOTS[name].narrow()
     middle = (limits.lower + limits.upper) / 2
     rest = State(middle[None], np.zeros((1, limits.n)), np.zeros((1, limits.n)))
-    course = plan_joint_stop(rest, H, limits)[0]
+    plans = plan_joint_stop(rest, H, limits)[0]
     target = np.full((1, limits.n), 0.3)
     for _ in range(
         int(1000 * (0.3 / limits.acceleration + limits.acceleration / limits.jerk).max()) + 2
     ):
-        course = steer(course, target, H, limits)
-    assert np.allclose(course.now.v, 0.3, atol=1e-9)  # as fast as acceleration and jerk let it
+        plans = steer(plans, target, H, limits)
+    assert np.allclose(plans.now.v, 0.3, atol=1e-9)  # as fast as acceleration and jerk let it
     for _ in range(6000):
-        course = steer(course, np.full((1, limits.n), 1e30), H, limits)
-    assert not np.allclose(course.now.q, middle) and np.abs(course.now.v).max() < 1e-3
-    assert (limits.upper - course.now.q).max() < 0.03  # FR3 may not move any more from there on
+        plans = steer(plans, np.full((1, limits.n), 1e30), H, limits)
+    assert not np.allclose(plans.now.q, middle) and np.abs(plans.now.v).max() < 1e-3
+    assert (limits.upper - plans.now.q).max() < 0.03  # FR3 may not move any more from there on
 
 
 def test_batched_equals_looped():
-    limits, rng = ROBOTS["panda"].narrow(), np.random.default_rng(5)
+    limits = ROBOTS["panda"].narrow()
+    rng = np.random.default_rng(5)
     state = anywhere(limits, 20, rng)
-    course, good = plan_joint_stop(state, H, limits)
+    plans, good = plan_joint_stop(state, H, limits)
     single = [plan_joint_stop(State(*(x[i] for x in state)), H, limits)[0] for i in range(20)]
     for _ in range(50):
         target = rng.uniform(-1, 1, state.q.shape)
-        course = steer(course, target, H, limits)
+        plans = steer(plans, target, H, limits)
         single = [steer(one, target[i], H, limits) for i, one in enumerate(single)]
-    assert np.allclose(course.now.q, [one.now.q for one in single], atol=1e-12)
+    assert np.allclose(plans.now.q, [one.now.q for one in single], atol=1e-12)
 
 
 def test_a_course_goes_on_as_its_plan_says():
     limits = ROBOTS["panda"].narrow()
-    course = plan_joint_stop(anywhere(limits, 1, np.random.default_rng(6)), H, limits)[0]
+    plans = plan_joint_stop(anywhere(limits, 1, np.random.default_rng(6)), H, limits)[0]
     for tick in range(1, 30):
-        course = continue_plan(course, H)
-        assert np.array_equal(course.now.q, evaluate_plan(course.plan, tick, H).q)
+        plans = continue_plan(plans, H)
+        assert np.array_equal(plans.now.q, evaluate_plan(plans.plan, tick, H).q)

@@ -13,7 +13,9 @@ class Arm:
     """An arm that does what it is sent, in a time of its own."""
 
     def __init__(self, **options):
-        self.q, self.qd, self.now = PANDA.home.copy(), np.zeros(7), 0.0
+        self.q = PANDA.home.copy()
+        self.qd = np.zeros(7)
+        self.now = 0.0
         self.watch = Watchdog(SafetyFilter(PANDA), **options)
         self.watch.reset(self.q, self.now)
 
@@ -26,7 +28,8 @@ class Arm:
                 self.watch.see(self.q, self.qd, self.now)
             if command is not None and tick % 50 == 0:
                 self.watch.command(command, self.now)
-            before, self.qd = self.qd, self.watch(self.now)
+            before = self.qd
+            self.qd = self.watch(self.now)
             assert (np.abs(self.qd - before) <= 1e-3 * PANDA.limits.acceleration).all()
             self.q = self.q + 1e-3 * self.qd
 
