@@ -9,12 +9,15 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from envs.config.disturbance_options import DISTURBANCES, GROUP, declare_disturbance
 from envs.config.env_options import CONDITIONS, ENGINES, EnvOptions
 from envs.config.yaml_values import CONFIGS
 from td3_robot.errors import ConfigError
+
+if TYPE_CHECKING:
+    from envs.robots import Robot
 
 SWITCHES = ("guard", "guard_stops", "sparse")  # those of an evaluation replace the training's
 _CONDITIONS = "Conditions"  # headings of --help-all
@@ -262,6 +265,20 @@ def _check_page(flags: TrainFlags | EvaluateFlags) -> None:
             raise ConfigError(f"{name} has no effect without swift")
 
 
+def describe_robot_file(robot: "Robot") -> list[str]:
+    """Describe what was found in a robot's file, and what it lacks, a line each."""
+    from envs.collision.files import has_capsules
+
+    limits = "" if robot.qddlim is not None else ", no acceleration limits"
+    lines = [f"{robot.file}: {robot.n} joints, TCP {robot.tcp_link}{limits}"]
+    if not has_capsules(robot):
+        lines.append(
+            "contact is not checked, as the robot has no collision capsules: "
+            f"python -m envs.collision.fitting {robot.file} makes them"
+        )
+    return lines
+
+
 def import_plugins(names: Iterable[str]) -> None:
     """Import modules that a user names.
 
@@ -273,6 +290,8 @@ def import_plugins(names: Iterable[str]) -> None:
             importlib.import_module(name)
         except Exception as error:  # code of others, which may fail in any way
             reason = " ".join(str(error).split()) or type(error).__name__
+            if isinstance(error, ModuleNotFoundError) and error.name == name:
+                reason = f"{reason}; is its folder on PYTHONPATH? For this one, PYTHONPATH=."
             raise ConfigError(f"plugins: cannot import {name!r}: {reason}") from error
 
 

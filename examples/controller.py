@@ -14,6 +14,8 @@ import onnxruntime
 
 def main() -> None:
     """Answer each state with a command."""
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
     path, *goal = sys.argv[1:]
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     shapes = {value.name: value.shape for value in session.get_inputs()}

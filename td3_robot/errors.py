@@ -110,8 +110,9 @@ def unknown(what: str, given: object, choices: Iterable[str]) -> ConfigError:
         A ConfigError that names the input, the nearest valid name and all valid names.
     """
     names = sorted(choices)
-    near = difflib.get_close_matches(str(given), names, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    by_lower_case = {name.lower(): name for name in names}
+    near = difflib.get_close_matches(str(given).lower(), by_lower_case, n=1)
+    hint = f"did you mean {by_lower_case[near[0]]!r}? " if near else ""
     return ConfigError(f"unknown {what} {given!r}; {hint}valid choices: {', '.join(names)}")
 
 

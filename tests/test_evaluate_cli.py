@@ -183,6 +183,7 @@ def test_table_and_json_say_the_same(work):
             "unknown baseline 'rmc'; did you mean 'rrmc'? valid choices: "
             "ik, insert_spiral, insert_straight, insert_tilted, neo, pick, push, random, reactive, replan, rrmc",
         ),
+        ("--checkpoint still --baseline RRMC", "unknown baseline 'RRMC'; did you mean 'rrmc'?"),
         (
             "--checkpoint other",
             "checkpoint 'checkpoints/other' has o_dim 20 and a_dim 6, "

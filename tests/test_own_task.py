@@ -136,7 +136,9 @@ def test_the_scripts_know_it_from_the_module_that_is_named(tmp_path, hover, in_p
     unknown = run(train_py, *words)
     assert unknown.returncode == 2 and "error: unknown task 'hover'" in unknown.stderr
     assert "needs --plugins MODULE" in unknown.stderr
-    assert run(train_py, *words, "--plugins", "hover").returncode == 0
+    trained = run(train_py, *words, "--plugins", "hover")
+    assert trained.returncode == 0
+    assert trained.stdout.endswith("--checkpoint checkpoints/mine --plugins hover\n")
     asked = ("--checkpoint", "mine", "--episodes", "3", "--baseline", "")
     assert "error: unknown task 'hover'" in run(evaluate_py, *asked).stderr
     assert run(evaluate_py, *asked, "--plugins", "hover", "--report", "report").returncode == 0
@@ -144,4 +146,7 @@ def test_the_scripts_know_it_from_the_module_that_is_named(tmp_path, hover, in_p
     assert replays and all("--plugins hover" in command for command in replays)
     code, _, err = in_process(tmp_path, "evaluate", *asked, "--plugins", "hoover")
     assert code == 2
-    assert err == "error: plugins: cannot import 'hoover': No module named 'hoover'\n"
+    assert err == (
+        "error: plugins: cannot import 'hoover': No module named 'hoover'; "
+        "is its folder on PYTHONPATH? For this one, PYTHONPATH=.\n"
+    )

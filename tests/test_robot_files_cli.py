@@ -18,8 +18,13 @@ def test_it_is_trained_resumed_and_measured_like_a_registered_one(tmp_path, in_p
 
     code, out, err = script("train", f"--robot gantry.urdf --gripper robotiq_2f_85 {SMALL}")
     assert code == 0, err
-    assert out.startswith("gantry.urdf learns reach (seed 0) in checkpoints/mine\n")
-    assert script("train", "--resume mine --steps 800")[0] == 0
+    found, unchecked, begun = out.splitlines()[:3]
+    assert found == "gantry.urdf: 3 joints, TCP tool0, no acceleration limits"
+    assert unchecked.startswith("contact is not checked, as the robot has no collision capsules")
+    assert begun == "gantry.urdf learns reach (seed 0) in checkpoints/mine"
+    code, out, _ = script("train", "--resume mine --steps 800")
+    assert code == 0
+    assert "(seed 0) in checkpoints/mine, from 400 env steps on" in out
     code, _, err = script(
         "evaluate", "--checkpoint mine --episodes 10 --baseline rrmc --json out.json"
     )

@@ -116,7 +116,7 @@ def parse_train(argv: list[str], environment: type[Environment], flags: type) ->
     if resume is not None:
         base = _read_file(resume / CONFIG_NAME, environment)
     else:
-        base = _read_preset(asked, environment, notes, old)
+        base = _read_preset(asked, environment, notes if start.config is None else [], old)
     values = base | asked
     _refuse_command_line_only(environment, _leave_out(values, given))
     config = build(Config, values)

@@ -1,6 +1,7 @@
 """The parts of a training command that know nothing of what is learned in."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +166,13 @@ def close_trackers(trainer: Trainer) -> None:
     trainer.trackers.close()
 
 
-def report(trainer: Trainer, summary: dict[str, Any], command: str, stop_at: int | None) -> int:
+def report(
+    trainer: Trainer,
+    summary: dict[str, Any],
+    command: str,
+    stop_at: int | None,
+    words: Sequence[str] = (),
+) -> int:
     """Print how good the policy is, or how to continue a stopped run; return the exit code.
 
     Args:
@@ -173,22 +180,23 @@ def report(trainer: Trainer, summary: dict[str, Any], command: str, stop_at: int
         summary: of the run.
         command: that starts such a training.
         stop_at: steps after which it was to stop; None without a limit.
+        words: of a command line, which every command needs for this run.
     """
     if summary["finished"]:
-        _print_scores(fill_scores(summary), trainer)
+        _print_scores(fill_scores(summary), trainer, words)
         return UNWRITTEN if trainer.trackers.failed else 0
     steps = trainer.steps
     saved_steps = trainer.state.saved_steps
     lost = "" if saved_steps == steps else f", of which {saved_steps} are saved"
     unit = "env steps" if trainer.config.dataset is None else "updates"
-    again = f"{command} --resume {run_name(trainer.folder)}"
+    again = " ".join([f"{command} --resume {run_name(trainer.folder)}", *words])
     say(f"stopped at {steps} {unit}{lost}; continue with: {again}")
     if lost:
         return UNWRITTEN
     return 0 if stop_at is not None and steps >= stop_at else STOPPED
 
 
-def _print_scores(summary: dict[str, Any], trainer: Trainer) -> None:
+def _print_scores(summary: dict[str, Any], trainer: Trainer, words: Sequence[str]) -> None:
     folder = trainer.folder
     outcome = "done"
     if summary.get("episode_return") is not None:
@@ -202,4 +210,5 @@ def _print_scores(summary: dict[str, Any], trainer: Trainer) -> None:
     if "peak_memory_gb" in summary:
         memory = f", {summary['peak_memory_gb']:.1f} GB of memory"
     say(f"{outcome} after {summary['wall_s']:.1f} s{memory}; the curve is in {folder}")
-    say(f"see how good it is: {get_command_line('evaluate')} --checkpoint {folder}")
+    again = " ".join([f"{get_command_line('evaluate')} --checkpoint {folder}", *words])
+    say(f"see how good it is: {again}")

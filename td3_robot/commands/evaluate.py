@@ -257,7 +257,7 @@ def check_flags(flags: EvaluateFlags, options: EnvOptions) -> None:
 
 def format_replay(flags: EvaluateFlags, episode: int) -> str:
     """Return the command that shows an episode."""
-    words = ["python", "evaluate.py", "--checkpoint", str(flags.checkpoint)]
+    words = [*get_command_line("evaluate").split(), "--checkpoint", str(flags.checkpoint)]
     words += ["--seed", str(flags.seed), "--episodes", str(flags.count)]
     if flags.device != "cpu":
         words += ["--device", flags.device]

@@ -4,12 +4,14 @@ import contextlib
 import dataclasses
 import functools
 import os
+from collections.abc import Sequence
 from typing import Any, cast
 
 from envs.command_line import (
     TrainFlags,
     check_shown,
     check_stops,
+    describe_robot_file,
     import_plugins,
     list_choices,
     make_envs_with_plugins,
@@ -121,14 +123,25 @@ def train_one_run(argv: list[str], arguments: TrainArguments, store: Any) -> int
         what = f"{options.robot} learns {options.task}"
         what = f"learning {options.env}" if options.env else what
         processes = f", {communicator.size} processes" if store is not None else ""
-        say(f"{what} (seed {config.seed}) in {folder}{processes}")
+        unit = "env steps" if config.dataset is None else "updates"
+        made = f", from {trainer.steps:,} {unit} on" if trainer.steps else ""
+        say(f"{what} (seed {config.seed}) in {folder}{processes}{made}")
         summary = trainer.run()
     engines = [getattr(each, "engine", None) for each in (env, evaluation_env)]
     if any(getattr(engine, "unstable", 0) for engine in engines):
         from envs.simulation.failures import describe_failures
 
         say(describe_failures(engines))
-    return train_run.report(trainer, summary, format_command(communicator), flags.stop_at)
+    words = format_trusted(flags.plugins, options)
+    return train_run.report(trainer, summary, format_command(communicator), flags.stop_at, words)
+
+
+def format_trusted(plugins: Sequence[str], options: EnvOptions) -> list[str]:
+    """Format the options that only a command line may give, as they name code to run."""
+    words = ["--plugins", ",".join(plugins)] if plugins else []
+    if options.env is not None and ":" in options.env:
+        words += ["--env", options.env]
+    return words
 
 
 def build_environments(options: EnvOptions, part: Any) -> tuple[Any, Any]:
@@ -159,6 +172,8 @@ def print_notes(arguments: TrainArguments, env: Any) -> None:
     options = arguments.environment
     notes = [*arguments.notes, *options.describe_cost(env.num_envs), *getattr(env, "notes", ())]
     notes += [] if options.env else describe_engine(options.task, options.engine)
+    robot = getattr(env, "robot", None)
+    notes += [] if robot is None or robot.file is None else describe_robot_file(robot)
     notes += describe_residual(arguments.config.td3)
     for note in notes:
         print(note)

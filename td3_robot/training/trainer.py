@@ -21,6 +21,7 @@ from td3_robot.training.callbacks import Callback, is_solved
 from td3_robot.training.periodic_evaluation import FINAL, PERIODIC, PeriodicEvaluation
 from td3_robot.training.run_state import RunState
 from td3_robot.utils.communicator import Communicator
+from td3_robot.utils.device import limit_threads
 from td3_robot.utils.json_file import replace_non_finite
 from td3_robot.utils.memory import measure_peak_memory
 from td3_robot.utils.seeding import derive_process_seed
@@ -120,6 +121,7 @@ class Trainer:
 
         A stop does not wait for the end of an evaluation: it is repeated when the run is resumed.
         Signals are handled in the main thread; in another one the run is stopped with `stop`.
+        Meanwhile torch has `config.threads` CPU threads.
 
         Returns:
             The summary, as `summary.json` has it; its key `finished` is false after a stop.
@@ -136,7 +138,11 @@ class Trainer:
         checkpoint.check_plain(self.source.state_dict(with_replay=False), "source")
         if not self.steps:  # from here on the folder is a whole checkpoint
             self.state.best.save(self.agent, self.source.metadata())
-        with stop_on_signal(self.stop), self.state.nan_guard.write_evidence():
+        with (
+            limit_threads(self.config.threads),
+            stop_on_signal(self.stop),
+            self.state.nan_guard.write_evidence(),
+        ):
             try:
                 self._train()
                 self._save(with_replay=False)

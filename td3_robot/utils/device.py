@@ -1,6 +1,8 @@
-"""Names of torch devices."""
+"""Names of torch devices, and CPU threads of torch."""
 
+import contextlib
 import re
+from collections.abc import Iterator
 
 from td3_robot.errors import ConfigError, unknown
 
@@ -33,3 +35,16 @@ def resolve_device(name: str) -> str:
             f"device {name!r} is not available on this machine; valid choices: {', '.join(there)}"
         )
     return name
+
+
+@contextlib.contextmanager
+def limit_threads(count: int) -> Iterator[None]:
+    """Let torch use `count` CPU threads, and afterwards as many as before."""
+    import torch  # here, as in `resolve_device`
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -403,3 +403,14 @@ def test_the_folder_says_what_was_trained_on_and_the_score_that_made_it_the_best
     said = capsys.readouterr().out
     assert said.startswith("success rate 80.0%, return ")
     assert " (the best policy, of 120 env steps) after " in said
+
+
+def test_torch_has_the_threads_of_the_configuration_while_it_runs(tmp_path, train):
+    before = torch.get_num_threads()
+    seen = set()
+    trainer = train(
+        tmp_path, threads=before + 1, on_step=[lambda made: seen.add(torch.get_num_threads())]
+    )
+    trainer.run()
+    assert seen == {before + 1}
+    assert torch.get_num_threads() == before
