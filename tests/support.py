@@ -22,9 +22,9 @@ from envs.command_line import EvaluateFlags, TrainFlags
 from envs.config.env_options import EnvOptions
 from envs.robots import shipped_robots
 from envs.tasks.registry import list_tasks
-from td3_robot.cli.arguments import _read_file, _Start
+from td3_robot.cli.arguments import _Start
 from td3_robot.config.run import Config
-from td3_robot.config.schema import Schema, build, make_schema
+from td3_robot.config.schema import Schema, make_schema
 from td3_robot.errors import ConfigError
 from td3_robot.utils.console import SCRIPTS
 
@@ -74,16 +74,6 @@ def get_file_refusal(read: Callable, path: Path, *args, **options) -> str:
     message = get_refusal(read, path, *args, **options)
     assert message.startswith(f"{path}: "), message
     return message.removeprefix(f"{path}: ")
-
-
-def load_config(path: str | Path) -> Config:
-    """Load the learner's half of a configuration file; options that it lacks have their defaults.
-
-    Raises:
-        ConfigError: the file is missing, is no YAML mapping, or holds an unknown option or a wrong
-            value.
-    """
-    return build(Config, _read_file(Path(path)))
 
 
 def wait_for(check: Callable[[], Any], seconds: float = 20.0) -> Any:

@@ -12,11 +12,16 @@ from hypothesis import strategies as st
 
 from envs.command_line import EvaluateFlags, TrainFlags
 from envs.config.env_options import EnvOptions
-from td3_robot.cli.arguments import TrainArguments, load_run_config, parse_evaluate, parse_train
+from td3_robot.cli.arguments import (
+    TrainArguments,
+    load_config,
+    load_run_config,
+    parse_evaluate,
+    parse_train,
+)
 from td3_robot.config.field import iter_options
 from td3_robot.config.run import Config, TD3Config
 from td3_robot.errors import Td3RobotError
-from tests.support import load_config
 
 NAMES = [
     name for cls in (Config, EnvOptions, TrainFlags, EvaluateFlags) for name, _ in iter_options(cls)

@@ -4,7 +4,8 @@ import json
 import subprocess
 from pathlib import Path
 
-from tests.support import drop_progress, load_config, run_script
+from td3_robot.cli.arguments import load_config
+from tests.support import drop_progress, run_script
 
 SMALL = (
     *("--env", "Pendulum-v1", "--num_envs", "4", "--steps", "400", "--evaluation.every", "200"),

@@ -18,8 +18,9 @@ from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from td3_robot import checkpoint
+from td3_robot.cli.arguments import load_config
 from td3_robot.loggers.csv import read_metrics
-from tests.support import drop_progress, load_config
+from tests.support import drop_progress
 
 ROOT = Path(__file__).resolve().parent.parent
 ENVIRONMENT = os.environ | {

@@ -277,6 +277,18 @@ def parse_evaluate(argv: list[str], flags: type[Flags]) -> Flags:
     return dataclasses.replace(arguments, checkpoint=checkpoint, device=device)
 
 
+def load_config(path: str | Path) -> Config:
+    """Load the learner's half of a configuration file, such as a preset.
+
+    Options that it lacks have their defaults.
+
+    Raises:
+        ConfigError: the file is missing, is no YAML mapping, or holds an unknown option or a wrong
+            value.
+    """
+    return build(Config, _read_file(Path(path)))
+
+
 def load_run_config(
     checkpoint: Path, environment: type[E], given: Values | None = None, trusted: bool = False
 ) -> tuple[Config, E]:

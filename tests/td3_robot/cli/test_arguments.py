@@ -17,10 +17,10 @@ from envs.command_line import EvaluateFlags, TrainFlags
 from envs.config import env_options as module
 from envs.config.env_options import EnvOptions
 from td3_robot.cli import arguments
-from td3_robot.cli.arguments import resolve_device, save_config
+from td3_robot.cli.arguments import load_config, resolve_device, save_config
 from td3_robot.config.run import Config, ExplorationConfig, ReplayConfig, RewardConfig, TD3Config
 from td3_robot.errors import CheckpointError
-from tests.support import get_refusal, load_config
+from tests.support import get_refusal
 
 parse_train = functools.partial(arguments.parse_train, environment=EnvOptions, flags=TrainFlags)
 load_run_config = functools.partial(arguments.load_run_config, environment=EnvOptions)

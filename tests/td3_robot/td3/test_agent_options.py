@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from td3_robot import TD3, Batch
+from td3_robot.cli.arguments import load_config
 from td3_robot.config.td3 import BATCHED, NORMS
 from td3_robot.errors import CheckpointError, ConfigError
-from tests.support import load_config
 
 ROOT = Path(__file__).resolve().parents[3]
 NETWORKS = ("actor", "Q1", "Q2")
