@@ -141,7 +141,7 @@ def test_a_hash_is_of_the_values_not_of_the_comments(monkeypatch, tmp_path):
     preset = tmp_path / "configs" / "reach.yaml"
     preset.write_text("# a comment\n" + preset.read_text())
     assert (hash_inputs("reach"), hash_inputs("reach", mujoco=True)) == before
-    preset.write_text(preset.read_text().replace("800_000", "800_001"))
+    preset.write_text(preset.read_text().replace("1_600_000", "1_600_001"))
     assert hash_inputs("reach") != before[0]
     kinematic = hash_inputs("track")
     mujoco = hash_inputs("track", mujoco=True)
