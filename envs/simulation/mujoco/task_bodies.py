@@ -50,7 +50,8 @@ def add_bodies(
     spec: MjSpec, robot: Robot, bodies: Bodies, wanted: tuple[Body, ...], contacts: Contacts
 ) -> None:
     """Add the bodies of a task."""
-    carrier, T_ct = _find_carrier(robot, bodies)
+    link, T_ct = _find_carrier(robot)
+    carrier = bodies.by_link[link]
     for body in wanted:
         if body.motion == HELD:
             T = T_ct @ _make_pose(body)
@@ -107,23 +108,20 @@ def make_frame_name(name: str) -> str:
 
 def compute_held_pose(robot: Robot, pose: np.ndarray) -> np.ndarray:
     """Return the pose (7,) in its carrier of a body at a pose (7,) in the TCP frame."""
-    T = get_tcp_in_carrier(robot) @ _make_matrix(pose[:3], pose[3:])
+    T = _find_carrier(robot)[1] @ _make_matrix(pose[:3], pose[3:])
     return np.concatenate((T[:3, 3], convert_quaternion(T[:3, :3])))
 
 
-def get_tcp_in_carrier(robot: Robot) -> np.ndarray:
-    """Return the TCP's pose (4, 4) in the frame of the body that carries held bodies."""
-    if robot.gripper is not None and robot.rtb.grippers:
-        return np.asarray(robot.gripper.tcp)
-    return np.asarray(robot.rtb.tool.A)
+def _find_carrier(robot: Robot) -> tuple[str, np.ndarray]:
+    """Find the link that carries held bodies, by its name, and the TCP's pose (4, 4) in it.
 
-
-def _find_carrier(robot: Robot, bodies: Bodies) -> tuple[MjsBody, np.ndarray]:
-    """Find the body that carries what is held, and the TCP's pose (4, 4) in it."""
+    It is the gripper's base, or the link whose frame is the TCP.
+    """
     tools = robot.rtb.grippers
-    named = robot.gripper is not None and tools
-    link = tools[0].links[0] if named else robot.rtb.links[-1]
-    return bodies.by_link[link.name], get_tcp_in_carrier(robot)
+    if robot.gripper is not None and tools:
+        return tools[0].links[0].name, np.asarray(robot.gripper.tcp)
+    name = robot.rtb.links[-1].name if robot.tcp_link is None else robot.tcp_link
+    return name, np.asarray(robot.rtb.tool.A)
 
 
 def _make_pose(body: Body) -> np.ndarray:
@@ -297,7 +295,5 @@ def index_task(model: MjModel, bodies: Bodies, needs: PhysicsSpec) -> TaskIndex:
 
 
 def get_hand_name(robot: Robot) -> str:
-    """Return the name of MuJoCo's body that carries the gripper, or of the last link without."""
-    tools = robot.rtb.grippers
-    named = robot.gripper is not None and tools
-    return make_body_name((tools[0].links[0] if named else robot.rtb.links[-1]).name)
+    """Return the name of MuJoCo's body that carries the gripper, or of the TCP link without."""
+    return make_body_name(_find_carrier(robot)[0])
