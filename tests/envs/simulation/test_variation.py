@@ -11,8 +11,9 @@ import torch
 
 from envs.config.env_options import EnvOptions
 from envs.registry import make, make_from_config
+from envs.robots import make_robot
 from envs.simulation.disturbances import Disturbances
-from envs.simulation.engine import Command, make_rest_state
+from envs.simulation.engine import Command, compile_robot, make_rest_state
 from envs.simulation.mujoco import MujocoEngine
 from envs.simulation.randomization import (
     combine_disturbances,
@@ -72,6 +73,46 @@ def test_an_unknown_payload_bends_each_servo_by_its_torque_over_its_stiffness(pa
     stiffness = stiffer * physics.drives.stiffness[: panda_lab.robot.n]
     assert np.abs(torque).max() > 1.0
     np.testing.assert_allclose(sag * stiffness, torque, atol=0.05)
+
+
+# The last joint moves a link that weighs nothing: what does is fixed to it.
+BARE = """<robot name='bare'><link name='base'/><link name='upper'>{weight}</link>
+<link name='wrist'/><link name='tip'>{weight}</link>
+<joint name='shoulder' type='revolute'><parent link='base'/><child link='upper'/>
+<origin xyz='0 0 0.3'/><axis xyz='0 1 0'/><limit lower='-2' upper='2' velocity='2' effort='50'/>
+</joint>
+<joint name='elbow' type='revolute'><parent link='upper'/><child link='wrist'/>
+<origin xyz='0 0 0.2'/><axis xyz='0 1 0'/><limit lower='-2' upper='2' velocity='2' effort='50'/>
+</joint>
+<joint name='tool' type='fixed'><parent link='wrist'/><child link='tip'/>
+<origin xyz='0 0 0.2'/></joint></robot>"""
+WEIGHT = (
+    "<inertial><origin xyz='0 0 0.1'/><mass value='1'/>"
+    "<inertia ixx='0.01' iyy='0.01' izz='0.01' ixy='0' ixz='0' iyz='0'/></inertial>"
+)
+
+
+@pytest.mark.parametrize("payload", [0.0, 0.2])
+def test_a_hand_that_weighs_nothing_moves_and_sags_by_its_payload_alone(payload, tmp_path):
+    (tmp_path / "bare.urdf").write_text(BARE.format(weight=WEIGHT))
+    robot = make_robot(str(tmp_path / "bare.urdf"))
+    model = compile_robot(robot, 0.05, "cpu", None)
+    variation = Variation(stiffness=(1.0, 1.0), payload=(payload, payload), friction=(0.9, 1.1))
+    engine = MujocoEngine(robot, 0.05, variation=variation, threads=1)
+    assert engine.physics.model.body_mass[engine.physics.hand] == 0.0
+    state = make_rest_state(model, torch.tensor([[0.5, 0.5]]))
+    varied = variation.draw(1, torch.Generator().manual_seed(0))
+    scene = engine.begin(model, state, {"varied": varied})
+    for action in (*[0.3] * 4, *[0.0] * 20):
+        command = Command(torch.full((1, 2), action))
+        state, scene = engine.step(model, state, command, scene)
+    assert scene["unstable"].item() == 0 and (state.q > 0.52).all()
+    # MuJoCo has the centre of such a link where the one that it carries is, 0.2 m from the elbow.
+    sag = (state.q - scene["told"][:, :2])[0].double().numpy()
+    shoulder, elbow = state.q[0].tolist()
+    turned = payload * G * 0.2 * np.sin(shoulder + elbow)
+    torque = [turned + payload * G * 0.2 * np.sin(shoulder), turned]
+    np.testing.assert_allclose(sag * engine.physics.drives.stiffness, torque, atol=0.01)
 
 
 @pytest.mark.parametrize("side", (0.036, 0.044))
