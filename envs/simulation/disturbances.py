@@ -129,8 +129,8 @@ class DisturbedEngine:
 
     @property
     def _kept(self) -> int:
-        """The number of commands that the scene keeps."""
-        candidate = self.estimator.longest_steps if self.estimator else 0.0
+        """The number of commands that the scene keeps; at least two where one is estimated."""
+        candidate = max(self.estimator.longest_steps, 1.0) if self.estimator else 0.0
         return 1 + math.floor(max(self._late[1], self._ahead, candidate))
 
     def begin(self, model: SimModel, state: SimState, scene: Scene) -> Scene:
