@@ -190,7 +190,7 @@ class MujocoEngine:
             "unstable": scene["unstable"] + bad,
         }
         if self._task is not None:
-            scene |= self._read_task(model, state, after, physics, sensed)
+            scene |= self._read_task(model, state, after, physics, sensed, failed)
         return after, scene | self._read_cubes(model, after, physics, sensed)
 
     def _begin_task(self, state: SimState) -> Scene:
@@ -323,6 +323,7 @@ class MujocoEngine:
         after: SimState,
         physics: np.ndarray,
         sensed: np.ndarray,
+        failed: np.ndarray,
     ) -> Scene:
         """Read the poses of a task's free bodies, the forces of its contacts, and what is felt."""
         task = not_none(self._task)
@@ -344,7 +345,8 @@ class MujocoEngine:
             ]
             expected = self._model_torque.compute_torque(mean, motion[0], motion[1] / model.dt)
             motors = sensed[..., not_none(task.torque)].mean(1)
-            scene[JOINT_TORQUE] = _convert_tensor(expected - motors, like)
+            felt = np.where(failed[:, None], 0.0, expected - motors)  # no motor was read there
+            scene[JOINT_TORQUE] = _convert_tensor(felt, like)
         return scene
 
     def _read_cubes(

@@ -11,7 +11,7 @@ import torch
 from envs.kinematics import fkine
 from envs.robots import make_robot
 from envs.simulation.bodies import Body, Geom, PhysicsSpec, get_body_poses
-from envs.simulation.engine import compile_robot, make_rest_state
+from envs.simulation.engine import Command, compile_robot, make_rest_state
 from envs.simulation.mujoco import MujocoEngine
 
 DT = 0.05
@@ -53,3 +53,23 @@ def test_what_an_arm_without_a_gripper_holds_moves_with_its_tcp(varied, tmp_path
     np.testing.assert_allclose(data.body("peg").xmat.reshape(3, 3), expected[:3, :3], atol=1e-6)
     # and what touches the hand is felt there
     assert physics.sensor("wrench").objid == physics.body("robot/tool0").id
+
+
+def test_an_arm_whose_physics_fails_feels_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # MuJoCo leaves a note of it there
+    robot = make_robot("panda", gripper="none")
+    model = compile_robot(robot, DT, "cpu", None)
+    needs = PhysicsSpec(senses=("joint_torque", "wrench"))
+    engine = MujocoEngine(robot, DT, needs=needs, threads=1)
+    home = torch.as_tensor(robot.home, dtype=torch.float32)
+    state = make_rest_state(model, home.repeat(2, 1))
+    scene = engine.begin(model, state, {})
+    command = Command(torch.full((2, robot.n), 0.5))
+    for _ in range(3):
+        state, scene = engine.step(model, state, command, scene)
+    broken = scene["physics"].clone()
+    broken[0, 1 + engine.physics.model.nq] = 1e7  # [rad/s]
+    _, scene = engine.step(model, state, command, {**scene, "physics": broken})
+    assert scene["unstable"].tolist() == [1, 0]
+    assert not scene["joint_torque"][0].any() and not scene["wrench"][0].any()
+    assert scene["joint_torque"][1].any()
