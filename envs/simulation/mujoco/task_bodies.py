@@ -27,6 +27,7 @@ from envs.simulation.bodies import (
     WRENCH,
     Body,
     BodyJoint,
+    Geom,
     PhysicsSpec,
 )
 from envs.simulation.mujoco.bodies import Bodies, convert_quaternion, make_body_name
@@ -140,7 +141,7 @@ def _make_matrix(position: np.ndarray, quaternion: np.ndarray) -> np.ndarray:
 def _weigh(added: MjsBody, body: Body) -> None:
     """Set mass and inertia of a body: those of a solid box around its geoms."""
     places = np.array([geom.position for geom in body.geoms])
-    halves = np.array([_get_half_sides(geom.kind, geom.size) for geom in body.geoms])
+    halves = np.array([_compute_half_sides(geom) for geom in body.geoms])
     low = (places - halves).min(0)
     high = (places + halves).max(0)
     added.mass = body.mass
@@ -150,12 +151,17 @@ def _weigh(added: MjsBody, body: Body) -> None:
     added.inertia = body.mass / 12.0 * (squares.sum() - squares)
 
 
-def _get_half_sides(kind: str, size: tuple[float, ...]) -> np.ndarray:
-    if kind == "box":
-        return np.array(size)
-    if kind == "sphere":
+def _compute_half_sides(geom: Geom) -> np.ndarray:
+    """Compute the half sides (3,) of the box around a geom, along the axes of its body [m]."""
+    size = np.array(geom.size)
+    R = _make_matrix(np.zeros(3), np.array(geom.quaternion))[:3, :3]
+    if geom.kind == "box":
+        return np.abs(R) @ size
+    if geom.kind == "sphere":
         return np.full(3, size[0])
-    return np.array([size[0], size[0], size[1] + (size[0] if kind == "capsule" else 0.0)])
+    along = np.abs(R[:, 2])  # of its own axis
+    across = 1.0 if geom.kind == "capsule" else np.sqrt((1.0 - along**2).clip(0.0))
+    return size[0] * across + size[1] * along
 
 
 def add_sensors(spec: MjSpec, root: str, hand: str, bodies: Bodies, needs: PhysicsSpec) -> None:

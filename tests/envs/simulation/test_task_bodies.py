@@ -73,3 +73,46 @@ def test_an_arm_whose_physics_fails_feels_nothing(tmp_path, monkeypatch):
     assert scene["unstable"].tolist() == [1, 0]
     assert not scene["joint_torque"][0].any() and not scene["wrench"][0].any()
     assert scene["joint_torque"][1].any()
+
+
+TURNS = {  # quaternion, and which of the geom's axes each of the body's is
+    "as it is": ((1.0, 0.0, 0.0, 0.0), [0, 1, 2]),
+    "about y": ((0.5**0.5, 0.0, 0.5**0.5, 0.0), [2, 1, 0]),
+    "about all": ((0.5, 0.5, 0.5, 0.5), [2, 0, 1]),
+}
+SIDES = {  # [m]
+    ("box", (0.05, 0.1, 0.15)): [0.1, 0.2, 0.3],
+    ("cylinder", (0.01, 0.2)): [0.02, 0.02, 0.4],
+    ("capsule", (0.01, 0.2)): [0.02, 0.02, 0.42],
+    ("sphere", (0.1,)): [0.2, 0.2, 0.2],
+}
+
+
+def compile_free(*geoms):
+    """Compile a robot beside a free body of 2 kg with these geoms; return the body in it."""
+    body = Body("rod", geoms, "free", mass=2.0)
+    needs = PhysicsSpec((body,))
+    model = MujocoEngine(make_robot("panda", gripper="none"), DT, needs=needs).physics.model
+    return model.body("rod")
+
+
+@pytest.mark.parametrize("turn", TURNS)
+@pytest.mark.parametrize("kind, size", SIDES)
+def test_a_body_has_the_inertia_of_the_box_around_its_turned_geoms(kind, size, turn):
+    quaternion, axes = TURNS[turn]
+    rod = compile_free(Geom(kind, size, (0.1, 0.2, 0.3), quaternion))
+    x, y, z = np.array(SIDES[kind, size])[axes]
+    expected = 2.0 / 12.0 * np.array([y**2 + z**2, z**2 + x**2, x**2 + y**2])
+    R = np.empty(9)
+    mujoco.mju_quat2Mat(R, rod.iquat)
+    found = R.reshape(3, 3) @ np.diag(rod.inertia) @ R.reshape(3, 3).T
+    np.testing.assert_allclose(found, np.diag(expected), atol=1e-9)
+    np.testing.assert_allclose(rod.ipos, (0.1, 0.2, 0.3), atol=1e-12)
+
+
+def test_a_rod_that_leans_is_in_the_box_of_its_ends():
+    half = np.deg2rad(30.0) / 2.0
+    rod = compile_free(Geom("capsule", (0.01, 0.2), quaternion=(np.cos(half), np.sin(half), 0, 0)))
+    x, y, z = 0.02, 0.02 + 0.4 * 0.5, 0.02 + 0.4 * 0.75**0.5
+    expected = 2.0 / 12.0 * np.array([y**2 + z**2, z**2 + x**2, x**2 + y**2])
+    np.testing.assert_allclose(sorted(rod.inertia), sorted(expected), rtol=1e-6)
