@@ -132,6 +132,10 @@ class Moment:
         J = tensors["J"]
         return Moment(state, tensors["T_be"], lambda: J, tensors["scene"], tensors["steps"])
 
+    def flatten(self) -> "Moment":
+        """Return the same moment without the moments that it was made of, which `J` reads."""
+        return Moment.of_tensors(self.tensors())
+
     @property
     def wrench(self) -> Tensor:
         """(B, 6) external force [N] and moment [Nm] on the gripper, at the TCP in the base frame.

@@ -284,8 +284,8 @@ class ArmEnv:
         def put(new: Tensor, old: Tensor) -> Tensor:
             return torch.where(rows.view(-1, *[1] * (new.ndim - 1)), old, new)
 
-        self.now = self.now.each(put, true)
-        self._moment = self.moment.each(put, known)
+        self.now = self.now.each(put, true).flatten()
+        self._moment = self.moment.each(put, known).flatten()
         self._lengths = put(self._lengths, torch.full_like(self._lengths, self.task.horizon))
         self._time_limits = None  # their counts are of rows that have made the step
 

@@ -71,7 +71,7 @@ class ResetBuffer:
         if left is None or len(left.observation) < count:
             missing = count - (0 if left is None else len(left.observation))
             more = self._begin(max(self._block, missing))
-            left = more if left is None else left.each(lambda *parts: torch.cat(parts), more)
+            left = more if left is None or not len(left.observation) else _join(left, more)
             self._ahead = left
             self._next = 0
         self._next += count
@@ -94,6 +94,12 @@ class ResetBuffer:
         if state:
             self._ahead = ResetBatch.of_tensors(state).each(lambda x: x.to(device))
             self._next = int(state.get("handed_out", 0))  # of `AsyncResetBuffer`
+
+
+def _join(first: ResetBatch, second: ResetBatch) -> ResetBatch:
+    """Join two batches; the result is joined again and again, so it must not keep them."""
+    joined = first.each(lambda *parts: torch.cat(parts), second)
+    return ResetBatch(joined.true.flatten(), joined.known.flatten(), joined.observation)
 
 
 class AsyncResetBuffer:

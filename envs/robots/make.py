@@ -143,6 +143,7 @@ def _make_registered(name: str, gripper: str | None) -> Robot:
         chain=chain,
         gripper=hand,
         physics=physics,
+        tcp_link=flange,
         **arrays,
     )
 

@@ -45,6 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     try:
+        _check_kind(Path(options.robot))
         xacro = parse_assignments("--xacro", options.xacro)
         robot = make_robot(
             options.robot,
@@ -74,7 +75,8 @@ def register(robot: Robot, name: str, xacro: dict[str, str] | None = None) -> Pa
         The file, configs/robots/NAME.yaml.
 
     Raises:
-        ConfigError: the name is taken or none, the robot has no file, or it cannot be written.
+        ConfigError: the name is taken or none, the robot has no file of these, or it cannot be
+                written.
     """
     if not _NAME.fullmatch(name):
         raise ConfigError(f"name must be of a-z, 0-9, _ and -, got {name!r}")
@@ -82,6 +84,7 @@ def register(robot: Robot, name: str, xacro: dict[str, str] | None = None) -> Pa
         raise ConfigError(f"there is a robot {name!r} already; choose another name")
     if robot.file is None:
         raise ConfigError(f"{robot.owner} is registered already")
+    _check_kind(robot.file)
     path = CONFIGS / "robots" / f"{name}.yaml"
     draft = path.with_suffix(".part")
     try:
@@ -90,6 +93,17 @@ def register(robot: Robot, name: str, xacro: dict[str, str] | None = None) -> Pa
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror}") from None
     return path
+
+
+def _check_kind(file: Path) -> None:
+    """Refuse MJCF, which registry files cannot name.
+
+    Raises:
+        ConfigError: the file is in MJCF.
+    """
+    if file.suffix == ".xml":
+        what = "only a URDF or xacro file can be registered"
+        raise ConfigError(f"{what}; {file} is MJCF: use it as --robot {file}")
 
 
 def format_robot(robot: Robot, xacro: dict[str, str]) -> str:

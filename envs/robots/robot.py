@@ -39,8 +39,8 @@ class Robot:
         qdddlim: (n,) jerk limits [rad/s3 or m/s3], or None where none is known.
         physics: servos and inertias of the arm; the gripper has its own.
         file: the URDF or xacro file that it was made from; None for a registered robot.
-        tcp_link: the link of that file that is the TCP, or carries the gripper; None for a
-            registered robot.
+        tcp_link: the link of its model that is the TCP, or carries the gripper; None takes the
+            last one.
         chosen: what else was chosen of that file, as options of a command line: `base`, `velocity`
             and `xacro`, each with its words.
     """

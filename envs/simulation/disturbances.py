@@ -129,8 +129,8 @@ class DisturbedEngine:
 
     @property
     def _kept(self) -> int:
-        """The number of commands that the scene keeps."""
-        candidate = self.estimator.longest_steps if self.estimator else 0.0
+        """The number of commands that the scene keeps; at least two where one is estimated."""
+        candidate = max(self.estimator.longest_steps, 1.0) if self.estimator else 0.0
         return 1 + math.floor(max(self._late[1], self._ahead, candidate))
 
     def begin(self, model: SimModel, state: SimState, scene: Scene) -> Scene:
@@ -180,11 +180,14 @@ class DisturbedEngine:
     def step(
         self, model: SimModel, state: SimState, command: Command, scene: Scene
     ) -> tuple[SimState, Scene]:
-        """Queue the command, and step the engine with the one that acts now."""
-        grip = torch.ones_like(state.gripper) if command.grip is None else command.grip
+        """Queue the command, and step the engine with the one that acts now.
+
+        One that leaves the gripper as it is does so at once, and repeats in `sent` what is there.
+        """
+        grip = scene["sent"][:, -1, -1] if command.grip is None else command.grip
         sent = torch.cat((scene["sent"], torch.cat((command.joints, grip[:, None]), 1)[:, None]), 1)
         acting = _mix_commands(sent, scene["late"])
-        command = Command(acting[:, :-1], acting[:, -1])
+        command = Command(acting[:, :-1], None if command.grip is None else acting[:, -1])
         after, there = self._engine.step(model, state, command, {**scene, "sent": sent[:, 1:]})
         there = self._sensors.step(there)
         if self.estimator is None:

@@ -61,8 +61,8 @@ def convert_model(file: CompiledFile, names: Names, root: int, bodies: list[int]
             name = names.sites[site]
             links.append(Link(name))
             joints.append(Joint(f"{name}:fixed", "fixed", names.bodies[body], name, make_pose(T)))
-    joints = _add_mimics(model, names, joints)
-    return make_tree(file.source, names.model, links, joints, file.notices)
+    joints, notices = _add_mimics(model, names, joints)
+    return make_tree(file.source, names.model, links, joints, (*file.notices, *notices))
 
 
 def _read_link(file: CompiledFile, names: Names, body: int) -> Link:
@@ -130,22 +130,47 @@ def _read_joint(model: Any, names: Names, index: int, parent: str, child: str) -
 
 
 def iter_joint_equalities(model: Any) -> Iterator[tuple[int, int, np.ndarray]]:
-    """Yield active equalities of two joints: the follower, its leader, and the polynomial (5,)."""
+    """Yield active equalities of joints: the follower, its leader, and the polynomial (5,).
+
+    The leader of a joint that is held at a position is -1.
+    """
     for index in range(model.neq):
         if model.eq_type[index] == _JOINT_EQUALITY and model.eq_active0[index]:
-            if model.eq_obj2id[index] >= 0:
-                follower = int(model.eq_obj1id[index])
-                yield follower, int(model.eq_obj2id[index]), model.eq_data[index, :5]
+            follower = int(model.eq_obj1id[index])
+            yield follower, int(model.eq_obj2id[index]), model.eq_data[index, :5]
 
 
-def _add_mimics(model: Any, names: Names, joints: list[Joint]) -> list[Joint]:
-    """Add to joints whom they follow: y - y0 = a0 + a1 (x - x0), higher terms left out."""
+def _add_mimics(model: Any, names: Names, joints: list[Joint]) -> tuple[list[Joint], list[str]]:
+    """Add to joints whom they follow: y - y0 = a0 + a1 (x - x0).
+
+    Of equalities in a circle the last is left out.
+
+    Returns:
+        The joints, and notices of what is not taken: higher terms, and joints that are held.
+    """
     known = {joint.name for joint in joints}
     mimics: dict[str, Mimic] = {}
-    for follower, leader, (a0, a1, *_) in iter_joint_equalities(model):
+    notices = []
+    for follower, leader, (a0, a1, *higher) in iter_joint_equalities(model):
+        name = names.joints[follower]
+        if leader < 0:
+            if name in known:
+                notices.append(f"joint {name!r} moves, though an equality holds it in place")
+            continue
         x0 = float(model.qpos0[model.jnt_qposadr[leader]])
         y0 = float(model.qpos0[model.jnt_qposadr[follower]])
-        pair = (names.joints[follower], names.joints[leader])
-        if known.issuperset(pair) and pair[1] not in mimics:
-            mimics[pair[0]] = Mimic(pair[1], float(a1), float(y0 + a0 - a1 * x0))
-    return [replace(joint, mimic=mimics.get(joint.name)) for joint in joints]
+        led = names.joints[leader]
+        if not known.issuperset((name, led)) or _is_led_by(mimics, led, name):
+            continue
+        mimics[name] = Mimic(led, float(a1), float(y0 + a0 - a1 * x0))
+        if any(higher):
+            curve = f"joint {name!r} follows {led!r} along a curve"
+            notices.append(f"{curve}; only its straight part is taken, {a1:g} times")
+    return [replace(joint, mimic=mimics.get(joint.name)) for joint in joints], notices
+
+
+def _is_led_by(mimics: dict[str, Mimic], joint: str, leader: str) -> bool:
+    """Tell if a joint is, or follows in the end, another."""
+    while joint != leader and joint in mimics:
+        joint = mimics[joint].joint
+    return joint == leader

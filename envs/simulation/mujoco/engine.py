@@ -186,11 +186,11 @@ class MujocoEngine:
             **scene,
             **self._read_contacts(sensed, state.q),
             "physics": torch.as_tensor(physics, device=state.q.device),
-            _REFERENCE: self._limit_reference(model, target, after, bad),
+            _REFERENCE: self._limit_reference(model, worlds, target, after, bad),
             "unstable": scene["unstable"] + bad,
         }
         if self._task is not None:
-            scene |= self._read_task(model, state, after, physics, sensed)
+            scene |= self._read_task(model, state, after, physics, sensed, failed)
         return after, scene | self._read_cubes(model, after, physics, sensed)
 
     def _begin_task(self, state: SimState) -> Scene:
@@ -281,21 +281,19 @@ class MujocoEngine:
         )
 
     def _limit_reference(
-        self, model: SimModel, target: SimState, after: SimState, failed: Tensor
+        self, model: SimModel, worlds: Worlds, target: SimState, after: SimState, failed: Tensor
     ) -> Tensor:
         """Limit the servos' reference (B, 2 n + 1) to where they give all their torque.
 
         A blocked arm therefore does not wind up.
         """
-        drives = self.physics.drives
         n = self._n
-        room = torch.as_tensor(
-            drives.torque / drives.stiffness, dtype=after.q.dtype, device=after.q.device
-        )
-        q = torch.clamp(torch.clamp(target.q, after.q - room[:n], after.q + room[:n]), *model.qlim)
+        room = _convert_tensor(self.physics.drives.torque / worlds.stiffness, after.q)
+        ways = room[:, :n]  # (1, n) or (B, n)
+        q = torch.clamp(torch.clamp(target.q, after.q - ways, after.q + ways), *model.qlim)
         gripper = target.gripper
-        if len(room) > n:
-            gripper = torch.clamp(gripper, after.gripper - room[n], after.gripper + room[n])
+        if room.shape[1] > n:
+            gripper = torch.clamp(gripper, after.gripper - room[:, n], after.gripper + room[:, n])
         return torch.where(
             failed[:, None], _flatten_state(after), _flatten_state(SimState(q, target.qd, gripper))
         )
@@ -323,6 +321,7 @@ class MujocoEngine:
         after: SimState,
         physics: np.ndarray,
         sensed: np.ndarray,
+        failed: np.ndarray,
     ) -> Scene:
         """Read the poses of a task's free bodies, the forces of its contacts, and what is felt."""
         task = not_none(self._task)
@@ -344,7 +343,8 @@ class MujocoEngine:
             ]
             expected = self._model_torque.compute_torque(mean, motion[0], motion[1] / model.dt)
             motors = sensed[..., not_none(task.torque)].mean(1)
-            scene[JOINT_TORQUE] = _convert_tensor(expected - motors, like)
+            felt = np.where(failed[:, None], 0.0, expected - motors)  # no motor was read there
+            scene[JOINT_TORQUE] = _convert_tensor(felt, like)
         return scene
 
     def _read_cubes(

@@ -70,8 +70,8 @@ def weigh(robot: Robot) -> Weights:
             mass = f"a mass that is not positive, {known[light[0]][0]:g} kg"
             raise ConfigError(f"{robot.owner}: link {light[0]!r} has {mass}")
         mass = sum(row[0] for row in known.values())
-        if mass < LIGHTEST and not (carrier.name in known and _is_connector(carrier, body, links)):
-            rows[carrier.name] = _estimate(robot, carrier, links)
+        if mass < LIGHTEST and not (carrier.name in known and _is_connector(body, links)):
+            rows[carrier.name] = _estimate(robot, body, links)
             estimated.append(carrier.name)
         elif len(whole) == len(known):
             rows |= whole
@@ -105,18 +105,23 @@ def _place(body: list[Any]) -> list[tuple[Any, np.ndarray]]:
     return [(link, placed[link.name]) for link in body]
 
 
-def _is_connector(carrier: Any, body: list[Any], links: list[Any]) -> bool:
+def _is_connector(body: list[Any], links: list[Any]) -> bool:
     """Tell if the next joint is where the last one is: a link of two axes weighs next to nothing.
 
     Such links stand between the axes of a joint that turns two ways.
     """
-    names = {link.name for link in body}
+    return any(np.linalg.norm(place) < _SHORTEST for place in _list_joints_below(body, links))
+
+
+def _list_joints_below(body: list[Any], links: list[Any]) -> list[np.ndarray]:
+    """List where the next joints are, (3,) each in the frame of a body's first link [m]."""
     placed = {link.name: T for link, T in _place(body)}
-    below = [link for link in links if is_moved(link) and link.parent and link.parent.name in names]
-    return any(
-        np.linalg.norm((placed[link.parent.name] @ link.A(0.0).A)[:3, 3]) < _SHORTEST
+    below = [link for link in links if is_moved(link) and link.parent]
+    return [
+        (placed[link.parent.name] @ link.A(0.0).A)[:3, 3]
         for link in below
-    )
+        if link.parent.name in placed
+    ]
 
 
 def _find_row(robot: Robot, link: Any) -> np.ndarray | None:
@@ -202,13 +207,16 @@ def mend_inertia(row: np.ndarray) -> np.ndarray:
     return make_row(row[0], row[1:4], inertia)
 
 
-def _estimate(robot: Robot, link: Any, links: list[Any]) -> np.ndarray:
-    """Estimate the inertia (10,) of a link, see `Physics`."""
-    if link not in robot.rtb.links:
+def _estimate(robot: Robot, body: list[Any], links: list[Any]) -> np.ndarray:
+    """Estimate the inertia (10,) of a body in the frame of its first link, see `Physics`.
+
+    It reaches to the farthest joint below, or else to the farthest frame of its own.
+    """
+    if body[0] not in robot.rtb.links:
         mass, radius = _FINGER
         return np.array([mass, 0, 0, 0, *[mass * radius**2] * 3, 0, 0, 0])
-    ends = [below.A(0.0).t for below in links if below.parent is link]
-    end = max(ends, key=lambda t: float(np.linalg.norm(t)), default=np.zeros(3))
+    ends = _list_joints_below(body, links) or [T[:3, 3] for _, T in _place(body)]
+    end = max(ends, key=lambda place: float(np.linalg.norm(place)))
     length = max(float(np.linalg.norm(end)), _SHORTEST)
     mass = PER_METRE * length
     axis = end / np.linalg.norm(end) if end.any() else np.array([0.0, 0.0, 1.0])

@@ -27,6 +27,7 @@ from envs.simulation.bodies import (
     WRENCH,
     Body,
     BodyJoint,
+    Geom,
     PhysicsSpec,
 )
 from envs.simulation.mujoco.bodies import Bodies, convert_quaternion, make_body_name
@@ -50,7 +51,8 @@ def add_bodies(
     spec: MjSpec, robot: Robot, bodies: Bodies, wanted: tuple[Body, ...], contacts: Contacts
 ) -> None:
     """Add the bodies of a task."""
-    carrier, T_ct = _find_carrier(robot, bodies)
+    link, T_ct = _find_carrier(robot)
+    carrier = bodies.by_link[link]
     for body in wanted:
         if body.motion == HELD:
             T = T_ct @ _make_pose(body)
@@ -107,23 +109,20 @@ def make_frame_name(name: str) -> str:
 
 def compute_held_pose(robot: Robot, pose: np.ndarray) -> np.ndarray:
     """Return the pose (7,) in its carrier of a body at a pose (7,) in the TCP frame."""
-    T = get_tcp_in_carrier(robot) @ _make_matrix(pose[:3], pose[3:])
+    T = _find_carrier(robot)[1] @ _make_matrix(pose[:3], pose[3:])
     return np.concatenate((T[:3, 3], convert_quaternion(T[:3, :3])))
 
 
-def get_tcp_in_carrier(robot: Robot) -> np.ndarray:
-    """Return the TCP's pose (4, 4) in the frame of the body that carries held bodies."""
-    if robot.gripper is not None and robot.rtb.grippers:
-        return np.asarray(robot.gripper.tcp)
-    return np.asarray(robot.rtb.tool.A)
+def _find_carrier(robot: Robot) -> tuple[str, np.ndarray]:
+    """Find the link that carries held bodies, by its name, and the TCP's pose (4, 4) in it.
 
-
-def _find_carrier(robot: Robot, bodies: Bodies) -> tuple[MjsBody, np.ndarray]:
-    """Find the body that carries what is held, and the TCP's pose (4, 4) in it."""
+    It is the gripper's base, or the link whose frame is the TCP.
+    """
     tools = robot.rtb.grippers
-    named = robot.gripper is not None and tools
-    link = tools[0].links[0] if named else robot.rtb.links[-1]
-    return bodies.by_link[link.name], get_tcp_in_carrier(robot)
+    if robot.gripper is not None and tools:
+        return tools[0].links[0].name, np.asarray(robot.gripper.tcp)
+    name = robot.rtb.links[-1].name if robot.tcp_link is None else robot.tcp_link
+    return name, np.asarray(robot.rtb.tool.A)
 
 
 def _make_pose(body: Body) -> np.ndarray:
@@ -142,7 +141,7 @@ def _make_matrix(position: np.ndarray, quaternion: np.ndarray) -> np.ndarray:
 def _weigh(added: MjsBody, body: Body) -> None:
     """Set mass and inertia of a body: those of a solid box around its geoms."""
     places = np.array([geom.position for geom in body.geoms])
-    halves = np.array([_get_half_sides(geom.kind, geom.size) for geom in body.geoms])
+    halves = np.array([_compute_half_sides(geom) for geom in body.geoms])
     low = (places - halves).min(0)
     high = (places + halves).max(0)
     added.mass = body.mass
@@ -152,12 +151,17 @@ def _weigh(added: MjsBody, body: Body) -> None:
     added.inertia = body.mass / 12.0 * (squares.sum() - squares)
 
 
-def _get_half_sides(kind: str, size: tuple[float, ...]) -> np.ndarray:
-    if kind == "box":
-        return np.array(size)
-    if kind == "sphere":
+def _compute_half_sides(geom: Geom) -> np.ndarray:
+    """Compute the half sides (3,) of the box around a geom, along the axes of its body [m]."""
+    size = np.array(geom.size)
+    R = _make_matrix(np.zeros(3), np.array(geom.quaternion))[:3, :3]
+    if geom.kind == "box":
+        return np.abs(R) @ size
+    if geom.kind == "sphere":
         return np.full(3, size[0])
-    return np.array([size[0], size[0], size[1] + (size[0] if kind == "capsule" else 0.0)])
+    along = np.abs(R[:, 2])  # of its own axis
+    across = 1.0 if geom.kind == "capsule" else np.sqrt((1.0 - along**2).clip(0.0))
+    return size[0] * across + size[1] * along
 
 
 def add_sensors(spec: MjSpec, root: str, hand: str, bodies: Bodies, needs: PhysicsSpec) -> None:
@@ -297,7 +301,5 @@ def index_task(model: MjModel, bodies: Bodies, needs: PhysicsSpec) -> TaskIndex:
 
 
 def get_hand_name(robot: Robot) -> str:
-    """Return the name of MuJoCo's body that carries the gripper, or of the last link without."""
-    tools = robot.rtb.grippers
-    named = robot.gripper is not None and tools
-    return make_body_name((tools[0].links[0] if named else robot.rtb.links[-1]).name)
+    """Return the name of MuJoCo's body that carries the gripper, or of the TCP link without."""
+    return make_body_name(_find_carrier(robot)[0])

@@ -130,8 +130,9 @@ class VariedModels:
         model.geom_friction[:, 0] = plain.geom_friction[:, 0] * drawn["friction"]
         mass = plain.body_mass[physics.hand] + drawn["payload"]
         model.body_mass[physics.hand] = mass
-        # compensates what it knows of
-        model.body_gravcomp[physics.hand] = plain.body_mass[physics.hand] / mass
+        # compensates what it knows of, which is all where nothing weighs anything
+        share = plain.body_mass[physics.hand] / mass if mass > 0.0 else 1.0
+        model.body_gravcomp[physics.hand] = share
         for name in physics.cubes:
             self._write_cube(model, name, drawn)
 

@@ -2,6 +2,9 @@
 needed.
 """
 
+import gc
+import weakref
+
 import pytest
 import torch
 
@@ -57,6 +60,41 @@ def test_what_is_forgotten_is_not_handed_out(env):
     beginnings.take(2)
     beginnings.clear()
     assert beginnings.take(1).observation[0, 0] == 5.0
+
+
+@pytest.mark.parametrize("block, count", [(3, 2), (0, 2)])
+def test_blocks_that_are_used_up_are_let_go(env, block, count):
+    one = env._begin(3)
+    refs = []
+
+    def begin(wanted):
+        made = one.each(lambda x: x[:wanted].clone())
+        refs.append(weakref.ref(made.true.T_be))
+        return made
+
+    beginnings = ResetBuffer(begin, block)
+    for _ in range(1000):
+        taken = beginnings.take(count)
+    gc.collect()
+    # Their Jacobians are still to be had, at no depth of calls that grows with the blocks.
+    assert taken.true.J.shape == (count, 6, env.joints)
+    beginnings.state_dict()
+    assert len(refs) > 600 and sum(ref() is not None for ref in refs) <= 2
+
+
+def test_steps_that_are_taken_back_are_let_go(env):
+    rows = torch.tensor([True, False])
+    refs = []
+    for _ in range(5):
+        true, known = env.now, env.moment
+        expected = [true.J[0], known.J[0]]
+        env.step(torch.full((2, env.a_dim), 0.5))
+        refs.append(weakref.ref(env.arrived.T_be))
+        env.hold(rows, true, known)
+        torch.testing.assert_close([env.now.J[0], env.moment.J[0]], expected, rtol=0, atol=0)
+    del true, known
+    gc.collect()
+    assert sum(ref() is not None for ref in refs) == 1  # that of the latest step
 
 
 def handed_out(unasked, asking):

@@ -22,6 +22,10 @@ XACRO = """<robot name="r" xmlns:xacro="http://www.ros.org/wiki/xacro">
 <joint name="t" type="fixed"><parent link="upper"/><child link="$(arg prefix)tool0"/>
 <origin xyz="$(arg reach) 0 0"/></joint></robot>"""
 
+MJCF = """<mujoco><compiler angle="radian"/><worldbody><body name="base"><geom size=".05"/>
+<body name="upper" pos="0 0 .2"><joint name="a" axis="0 1 0" range="-2 2"/><geom size=".05"/>
+<site name="tcp" pos="0 0 .2"/></body></body></worldbody></mujoco>"""
+
 
 @pytest.fixture
 def configs(tmp_path, monkeypatch) -> Path:
@@ -134,3 +138,15 @@ def test_an_arm_with_a_given_acceleration_keeps_to_it(arm):
     env.reset(0)
     step = env.step(torch.ones(1, 1))
     assert step.info["qd"].item() == pytest.approx(0.1, abs=1e-6)
+
+
+def test_an_mjcf_file_is_not_registered(configs, tmp_path, capsys):
+    pytest.importorskip("mujoco")
+    path = tmp_path / "arm.xml"
+    path.write_text(MJCF)
+    robot = make_robot(str(path), velocity=(1.0,))
+    with pytest.raises(ConfigError, match=r"only a URDF or xacro file .* is MJCF: use it as"):
+        register.register(robot, "mine")
+    assert register.main([str(path), "--name", "mine"]) == 2
+    assert capsys.readouterr().err.startswith("register: only a URDF or xacro file")
+    assert list((configs / "robots").iterdir()) == []

@@ -8,8 +8,9 @@ from torch.testing import assert_close
 
 from envs.arm_env.arm_env import ArmEnv
 from envs.robots import make_robot
-from envs.simulation.disturbances import SPEED_NOISE, Disturbances
-from envs.simulation.kinematic import predict_half_period_state
+from envs.simulation.disturbances import SPEED_NOISE, Disturbances, DisturbedEngine
+from envs.simulation.engine import Command, compile_robot, make_rest_state
+from envs.simulation.kinematic import KinematicEngine, predict_half_period_state
 from envs.tasks.registry import make_task
 from td3_robot import TD3
 from td3_robot.errors import ConfigError
@@ -66,6 +67,23 @@ def test_a_delay_of_whole_steps_is_the_same_motion_later(make, steps):
         assert_close(after, before, rtol=0, atol=1e-6)
     # nothing was sent yet
     assert_close(seen[0][0], prompt.reset(3)[:, prompt.layout["q"]], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("latency", [0.0, 0.07])
+def test_a_command_that_leaves_the_gripper_as_it_is_leaves_it(latency):
+    model = compile_robot(make_robot("panda"), DT, "cpu", None)
+    engine = DisturbedEngine(KinematicEngine(), Disturbances(latency=latency), DT, "cpu")
+    state = make_rest_state(model, torch.zeros(3, 7))
+    halfway = torch.tensor([0.0, 0.01, 0.04])
+    state = replace(state, gripper=halfway)
+    scene = engine.begin(model, state, {})
+    for _ in range(4):
+        state, scene = engine.step(model, state, Command(torch.zeros(3, 7)), scene)
+    assert torch.equal(state.gripper, halfway)
+    for _ in range(20):
+        command = Command(torch.zeros(3, 7), torch.full((3,), 0.5))
+        state, scene = engine.step(model, state, command, scene)
+    assert_close(state.gripper, torch.full((3,), 0.02))
 
 
 @pytest.mark.parametrize(

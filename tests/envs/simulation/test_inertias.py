@@ -16,6 +16,7 @@ from envs.simulation.failures import Failures, describe_failures
 from envs.simulation.mujoco import MujocoEngine, read_contacts
 from envs.simulation.mujoco.bodies import ARMATURE
 from envs.simulation.mujoco.inertias import (
+    PER_METRE,
     is_rigid,
     make_matrix,
     make_row,
@@ -156,6 +157,33 @@ def test_a_frame_of_a_milligram_is_not_its_links_weight(grams, tmp_path, capsys)
     model = compile_model(write_arm(tmp_path, upper=SOUND, tcp=light))
     assert "no inertia of fore is known" in capsys.readouterr().err
     assert model.body("robot/fore").mass[0] == pytest.approx(12.0 * 0.3)  # to the tool's frame
+
+
+@pytest.mark.parametrize("axis", ["0 0 1", "0 0.6 0.8"])
+@pytest.mark.parametrize("bracket", [False, True])
+def test_an_estimate_reaches_from_a_joint_to_the_next(axis, bracket, tmp_path):
+    """Whatever the axes are, and whatever stands between: 0.3 m forward and 0.4 m up."""
+    write_arm(tmp_path, elbow=0.3)
+    path = tmp_path / "arm.urdf"
+    text = path.read_text().replace('<axis xyz="0 0 1"/>', f'<axis xyz="{axis}"/>')
+    text = text.replace('xyz="0.3 0 0"/><axis', 'xyz="0.3 0 0.4"/><axis')
+    if bracket:  # the elbow is on a part of its own, 0.4 m above a fixed frame
+        text = text.replace('<parent link="upper"/>', '<parent link="bracket"/>')
+        text = text.replace('xyz="0.3 0 0.4"/><axis', 'xyz="0 0 0.4"/><axis')
+        fixed = '<joint name="mount" type="fixed"><parent link="upper"/><child link="bracket"/>'
+        bracket_text = (
+            LINK.format("bracket", "") + fixed + '<origin xyz="0.3 0 0"/></joint></robot>'
+        )
+        text = text.replace("</robot>", bracket_text)
+    path.write_text(text)
+    robot = make_robot(str(path))
+    model = compile_model(robot)
+    body = model.body("robot/upper" if axis == "0 0 1" else "robot/shoulder:axis")
+    assert body.mass[0] == pytest.approx(PER_METRE * 0.5)
+    data = mujoco.MjData(model)
+    mujoco.mj_kinematics(model, data)
+    # the middle of the cylinder, from the base, at rest
+    np.testing.assert_allclose(data.xipos[body.id], [0.15, 0.0, 0.3 + 0.2], atol=1e-9)
 
 
 def test_a_tool_of_more_than_a_gram_is_its_links_weight(tmp_path, capsys):

@@ -39,6 +39,25 @@ def wander(env, steps, late=None, seed=1):
         env.step(WANDER * (2.0 * action - 1.0))
 
 
+def test_latencies_below_a_long_control_period_are_estimated_and_foreseen():
+    """With 0.25 s no candidate is a whole step late: only the last command is still to act."""
+    task = replace(make_task("reach"), dt=0.25)
+    given = Disturbances(latency=0.05, latency_spread=0.05)
+    env = ArmEnv(PANDA, task, 4, "cpu", 0, disturbances=given)
+    late = torch.tensor([0.0, 0.05, 0.1, 0.15]) / 0.25
+    env.now = replace(env.now, scene={**env.now.scene, "late": late})
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(10):
+        env.step(WANDER * (2.0 * torch.rand(4, env.a_dim, generator=generator) - 1.0))
+    found = env._disturbed.estimator.estimate(env.scene["evidence"])
+    assert_close(found, late, rtol=0.0, atol=0.1)
+    last = env.scene["sent"][:, -1, :7]
+    pending = list(env._disturbed.iter_pending(env.scene))
+    assert len(pending) == 1
+    assert_close(pending[0][0].joints, last)
+    assert_close(pending[0][1], found)  # shares of a control step
+
+
 @pytest.mark.parametrize("noise", [0.0, 0.0005, 0.001])
 def test_a_moving_arm_shows_its_latency_within_a_second(noise):
     env = make(11, latency=0.05, latency_spread=0.05, noise=noise)

@@ -11,8 +11,10 @@ import torch
 
 from envs.config.env_options import EnvOptions
 from envs.registry import make, make_from_config
+from envs.robots import make_robot
+from envs.simulation.bodies import Body, Geom, PhysicsSpec
 from envs.simulation.disturbances import Disturbances
-from envs.simulation.engine import Command, make_rest_state
+from envs.simulation.engine import Command, compile_robot, make_rest_state
 from envs.simulation.mujoco import MujocoEngine
 from envs.simulation.randomization import (
     combine_disturbances,
@@ -74,6 +76,73 @@ def test_an_unknown_payload_bends_each_servo_by_its_torque_over_its_stiffness(pa
     stiffness = stiffer * physics.drives.stiffness[: panda_lab.robot.n]
     assert np.abs(torque).max() > 1.0
     np.testing.assert_allclose(sag * stiffness, torque, atol=0.05)
+
+
+# The last joint moves a link that weighs nothing: what does is fixed to it.
+BARE = """<robot name='bare'><link name='base'/><link name='upper'>{weight}</link>
+<link name='wrist'/><link name='tip'>{weight}</link>
+<joint name='shoulder' type='revolute'><parent link='base'/><child link='upper'/>
+<origin xyz='0 0 0.3'/><axis xyz='0 1 0'/><limit lower='-2' upper='2' velocity='2' effort='50'/>
+</joint>
+<joint name='elbow' type='revolute'><parent link='upper'/><child link='wrist'/>
+<origin xyz='0 0 0.2'/><axis xyz='0 1 0'/><limit lower='-2' upper='2' velocity='2' effort='50'/>
+</joint>
+<joint name='tool' type='fixed'><parent link='wrist'/><child link='tip'/>
+<origin xyz='0 0 0.2'/></joint></robot>"""
+WEIGHT = (
+    "<inertial><origin xyz='0 0 0.1'/><mass value='1'/>"
+    "<inertia ixx='0.01' iyy='0.01' izz='0.01' ixy='0' ixz='0' iyz='0'/></inertial>"
+)
+
+
+@pytest.mark.parametrize("payload", [0.0, 0.2])
+def test_a_hand_that_weighs_nothing_moves_and_sags_by_its_payload_alone(payload, tmp_path):
+    (tmp_path / "bare.urdf").write_text(BARE.format(weight=WEIGHT))
+    robot = make_robot(str(tmp_path / "bare.urdf"))
+    model = compile_robot(robot, 0.05, "cpu", None)
+    variation = Variation(stiffness=(1.0, 1.0), payload=(payload, payload), friction=(0.9, 1.1))
+    engine = MujocoEngine(robot, 0.05, variation=variation, threads=1)
+    assert engine.physics.model.body_mass[engine.physics.hand] == 0.0
+    state = make_rest_state(model, torch.tensor([[0.5, 0.5]]))
+    varied = variation.draw(1, torch.Generator().manual_seed(0))
+    scene = engine.begin(model, state, {"varied": varied})
+    for action in (*[0.3] * 4, *[0.0] * 20):
+        command = Command(torch.full((1, 2), action))
+        state, scene = engine.step(model, state, command, scene)
+    assert scene["unstable"].item() == 0 and (state.q > 0.52).all()
+    # MuJoCo has the centre of such a link where the one that it carries is, 0.2 m from the elbow.
+    sag = (state.q - scene["told"][:, :2])[0].double().numpy()
+    shoulder, elbow = state.q[0].tolist()
+    turned = payload * G * 0.2 * np.sin(shoulder + elbow)
+    torque = [turned + payload * G * 0.2 * np.sin(shoulder), turned]
+    np.testing.assert_allclose(sag * engine.physics.drives.stiffness, torque, atol=0.01)
+
+
+def test_servos_of_any_stiffness_press_with_all_their_torque_and_store_no_more():
+    """A blocked joint is led by its torque over its own stiffness."""
+    robot = make_robot("panda", gripper="none")
+    model = compile_robot(robot, 0.05, "cpu", None)
+    variation = Variation(stiffness=(0.5, 2.0))
+    wall = Body("wall", (Geom("box", (0.02, 0.5, 0.6)),), position=(0.75, 0.0, 0.6))
+    needs = PhysicsSpec((wall,), senses=("joint_torque",))
+    engine = MujocoEngine(robot, 0.05, variation=variation, needs=needs, threads=1)
+    stiffer = torch.tensor([0.5, 1.0, 2.0])
+    names = list(variation.ranges)
+    varied = torch.tensor([[0.0 if name == "payload" else 1.0 for name in names]]).repeat(3, 1)
+    varied[:, names.index("stiffness")] = stiffer
+    home = torch.as_tensor(robot.home, dtype=torch.float32)
+    state = make_rest_state(model, home.repeat(3, 1))
+    scene = engine.begin(model, state, {"varied": varied})
+    action = torch.zeros(3, robot.n)
+    action[:, 1] = 0.3
+    for _ in range(80):
+        state, scene = engine.step(model, state, Command(action), scene)
+    most = float(robot.physics.torque[1])
+    torch.testing.assert_close(
+        scene["joint_torque"][:, 1], torch.full((3,), -most), atol=0.5, rtol=0.0
+    )
+    lead = scene["told"][:, 1] - state.q[:, 1]
+    torch.testing.assert_close(lead, most / (stiffer * float(robot.physics.stiffness[1])))
 
 
 @pytest.mark.parametrize("side", (0.036, 0.044))

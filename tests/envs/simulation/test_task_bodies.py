@@ -1,0 +1,118 @@
+"""A task's own bodies in MuJoCo: what carries them, and what they weigh."""
+
+# pyright: reportAttributeAccessIssue=false
+# MuJoCo's Python package has no type stubs.
+
+import mujoco
+import numpy as np
+import pytest
+import torch
+
+from envs.kinematics import fkine
+from envs.robots import make_robot
+from envs.simulation.bodies import Body, Geom, PhysicsSpec, get_body_poses
+from envs.simulation.engine import Command, compile_robot, make_rest_state
+from envs.simulation.mujoco import MujocoEngine
+
+DT = 0.05
+UPRIGHT = (1.0, 0.0, 0.0, 0.0)
+
+BRANCHED = """<robot name='branched'><link name='base'/><link name='upper'/><link name='fore'/>
+<link name='tool0'/><link name='camera'><visual><geometry><sphere radius='0.02'/></geometry>
+</visual></link>
+<joint name='shoulder' type='revolute'><parent link='base'/><child link='upper'/>
+<origin xyz='0 0 0.3'/><axis xyz='0 0 1'/><limit lower='-2' upper='2' velocity='2' effort='50'/>
+</joint>
+<joint name='elbow' type='revolute'><parent link='upper'/><child link='fore'/>
+<origin xyz='0.3 0 0'/><axis xyz='0 1 0'/><limit lower='-2' upper='2' velocity='2' effort='50'/>
+</joint>
+<joint name='tool' type='fixed'><parent link='fore'/><child link='tool0'/>
+<origin xyz='0.2 0 0.1' rpy='0.3 0.4 0.5'/></joint>
+<joint name='eye' type='fixed'><parent link='base'/><child link='camera'/>
+<origin xyz='-0.3 0 0.5'/></joint></robot>"""
+
+
+@pytest.mark.parametrize("varied", [(), ("place",)])
+def test_what_an_arm_without_a_gripper_holds_moves_with_its_tcp(varied, tmp_path):
+    (tmp_path / "branched.urdf").write_text(BRANCHED)
+    robot = make_robot(str(tmp_path / "branched.urdf"))
+    assert robot.rtb.links[-1].name == "camera"  # which stands still
+    place = (0.01, 0.02, 0.03, *UPRIGHT)
+    peg = Body("peg", (Geom("sphere", (0.01,)),), "held", place[:3], varied=varied)
+    model = compile_robot(robot, DT, "cpu", None)
+    engine = MujocoEngine(robot, DT, needs=PhysicsSpec((peg,), senses=("wrench",)), threads=1)
+    state = make_rest_state(model, torch.tensor([[0.4, -0.7]]))
+    scene = {key: torch.tensor([place]) for key in peg.varied_keys.values()}
+    worlds = engine._prepare_worlds(engine.begin(model, state, scene))
+    physics = worlds.models[0] if varied else worlds.models
+    data = mujoco.MjData(physics)
+    data.qpos[engine.physics.q] = state.q[0]
+    mujoco.mj_kinematics(physics, data)
+    expected = get_body_poses(peg, scene, fkine(robot.chain, state.q))[0]
+    np.testing.assert_allclose(data.body("peg").xpos, expected[:3, 3], atol=1e-6)
+    np.testing.assert_allclose(data.body("peg").xmat.reshape(3, 3), expected[:3, :3], atol=1e-6)
+    # and what touches the hand is felt there
+    assert physics.sensor("wrench").objid == physics.body("robot/tool0").id
+
+
+def test_an_arm_whose_physics_fails_feels_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # MuJoCo leaves a note of it there
+    robot = make_robot("panda", gripper="none")
+    model = compile_robot(robot, DT, "cpu", None)
+    needs = PhysicsSpec(senses=("joint_torque", "wrench"))
+    engine = MujocoEngine(robot, DT, needs=needs, threads=1)
+    home = torch.as_tensor(robot.home, dtype=torch.float32)
+    state = make_rest_state(model, home.repeat(2, 1))
+    scene = engine.begin(model, state, {})
+    command = Command(torch.full((2, robot.n), 0.5))
+    for _ in range(3):
+        state, scene = engine.step(model, state, command, scene)
+    broken = scene["physics"].clone()
+    broken[0, 1 + engine.physics.model.nq] = 1e7  # [rad/s]
+    _, scene = engine.step(model, state, command, {**scene, "physics": broken})
+    assert scene["unstable"].tolist() == [1, 0]
+    assert not scene["joint_torque"][0].any() and not scene["wrench"][0].any()
+    assert scene["joint_torque"][1].any()
+
+
+TURNS = {  # quaternion, and which of the geom's axes each of the body's is
+    "as it is": ((1.0, 0.0, 0.0, 0.0), [0, 1, 2]),
+    "about y": ((0.5**0.5, 0.0, 0.5**0.5, 0.0), [2, 1, 0]),
+    "about all": ((0.5, 0.5, 0.5, 0.5), [2, 0, 1]),
+}
+SIDES = {  # [m]
+    ("box", (0.05, 0.1, 0.15)): [0.1, 0.2, 0.3],
+    ("cylinder", (0.01, 0.2)): [0.02, 0.02, 0.4],
+    ("capsule", (0.01, 0.2)): [0.02, 0.02, 0.42],
+    ("sphere", (0.1,)): [0.2, 0.2, 0.2],
+}
+
+
+def compile_free(*geoms):
+    """Compile a robot beside a free body of 2 kg with these geoms; return the body in it."""
+    body = Body("rod", geoms, "free", mass=2.0)
+    needs = PhysicsSpec((body,))
+    model = MujocoEngine(make_robot("panda", gripper="none"), DT, needs=needs).physics.model
+    return model.body("rod")
+
+
+@pytest.mark.parametrize("turn", TURNS)
+@pytest.mark.parametrize("kind, size", SIDES)
+def test_a_body_has_the_inertia_of_the_box_around_its_turned_geoms(kind, size, turn):
+    quaternion, axes = TURNS[turn]
+    rod = compile_free(Geom(kind, size, (0.1, 0.2, 0.3), quaternion))
+    x, y, z = np.array(SIDES[kind, size])[axes]
+    expected = 2.0 / 12.0 * np.array([y**2 + z**2, z**2 + x**2, x**2 + y**2])
+    R = np.empty(9)
+    mujoco.mju_quat2Mat(R, rod.iquat)
+    found = R.reshape(3, 3) @ np.diag(rod.inertia) @ R.reshape(3, 3).T
+    np.testing.assert_allclose(found, np.diag(expected), atol=1e-9)
+    np.testing.assert_allclose(rod.ipos, (0.1, 0.2, 0.3), atol=1e-12)
+
+
+def test_a_rod_that_leans_is_in_the_box_of_its_ends():
+    half = np.deg2rad(30.0) / 2.0
+    rod = compile_free(Geom("capsule", (0.01, 0.2), quaternion=(np.cos(half), np.sin(half), 0, 0)))
+    x, y, z = 0.02, 0.02 + 0.4 * 0.5, 0.02 + 0.4 * 0.75**0.5
+    expected = 2.0 / 12.0 * np.array([y**2 + z**2, z**2 + x**2, x**2 + y**2])
+    np.testing.assert_allclose(sorted(rod.inertia), sorted(expected), rtol=1e-6)
