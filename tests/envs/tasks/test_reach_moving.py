@@ -233,3 +233,30 @@ def test_a_new_episode_has_a_path_of_its_own(env):
         waypoint = torch.where(passed, solution, via)
         moved = compute_joint_move(env.model, q, waypoint, TASK.move_gain)
         assert_close(action, moved)
+
+
+def test_a_new_episode_has_a_path_of_its_own_under_latency():
+    """The observed moment of a latency of one step begins at step 1, and never is at 0."""
+    late = ArmEnv(
+        make_robot("panda"), TASK, 4, "cpu", 0, disturbances=Disturbances(latency=TASK.dt)
+    )
+    program = make_baseline("replan", late)
+    for seed in (9, 10):
+        program(late.reset(seed))
+        assert (late.moment.steps == 1).all()
+        moment = late.moment
+        planned = plan_path(late.world, moment.state.q, moment.scene["goal"], moment.obstacles)
+        assert_close((program._via, program._solution), planned)
+
+
+def test_a_goal_that_is_moved_has_a_path_of_its_own(env):
+    program = make_baseline("replan", env)
+    program(env.reset(11))
+    before = program._solution
+    moment = env.moment
+    goal = moment.scene["goal"].clone()
+    goal[0, 2] += 0.05
+    env.moment = TASK.move_goal(env.world, moment, goal)
+    program(torch.empty(0))
+    changed = (program._solution != before).any(1)
+    assert changed[0] and not changed[1:].any()
