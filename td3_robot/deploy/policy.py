@@ -8,7 +8,7 @@ import numpy as np
 
 from td3_robot.deploy.errors import DeployError
 from td3_robot.deploy.legacy import keep_old_names
-from td3_robot.deploy.planning import make_planner
+from td3_robot.deploy.planning import is_at_corner, make_planner
 from td3_robot.deploy.robot.description import Robot
 from td3_robot.deploy.robot.obstacles import KINDS, VELOCITIES, move_obstacles
 from td3_robot.deploy.runtime.latency_compensation import (
@@ -211,9 +211,15 @@ class Policy:
         if "goal_velocity" in scene:
             ahead["goal"] = scene["goal"] + self.latency * scene["goal_velocity"]
         ahead |= move_obstacles(scene, self.latency)
+
+        def pass_corner(q):
+            if "passed" in ahead and is_at_corner(q, ahead["via"]):
+                ahead["passed"] = np.ones(1)
+
         carry = self._carry
         if carry is None or "held" not in scene:
-            return *self._compensator(q, qd, driver, self._now), ahead
+            then = self._compensator(q, qd, driver, self._now, see_step=pass_corner)
+            return *then, ahead
 
         def grip(q, before, q_next, after):
             given = {"q": q, "gripper": (before,), "q_next": q_next, "gripper_next": (after,)}
