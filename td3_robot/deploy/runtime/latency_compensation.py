@@ -42,8 +42,12 @@ def check_latency(seconds: float) -> float:
     Raises:
         DeployError: it is not from 0 to `LONGEST`.
     """
-    if not 0.0 <= seconds <= LONGEST:
-        raise DeployError(f"latency must be from 0 to {LONGEST:g} s, got {seconds:g}")
+    try:
+        known = bool(0.0 <= seconds <= LONGEST)
+    except (TypeError, ValueError):  # no number, or several
+        known = False
+    if not known:
+        raise DeployError(f"latency must be from 0 to {LONGEST:g} s, got {seconds}")
     return float(seconds)
 
 
