@@ -172,10 +172,12 @@ def _render_robustness(robustness: Robustness, controllers: list[str]) -> str:
 
 def _render_run(run: ArmRun, env: ArmEnv) -> str:
     share = run.sent / env.model.qdlim.cpu().numpy()
+    places = ("Positions that were measured", run.measured)
+    if run.measured is None:
+        places = ("Positions that the arm was sent to", run.q)
     drawn = (
         _render_figure(
-            "Positions that were measured",
-            charts.draw_joint_series(run.time, run.q, run.joints, "rad or m"),
+            places[0], charts.draw_joint_series(run.time, places[1], run.joints, "rad or m")
         ),
         _render_figure(
             "Velocities that were sent, of the joints' limits",

@@ -88,6 +88,11 @@ class Watchdog:
             self._q = self.count_turns(q)
             self._seen = stamp
 
+    @property
+    def measured(self) -> np.ndarray:
+        """(n,) positions of the newest state that was taken, NaN before one [rad or m]."""
+        return np.full_like(self._fastest, np.nan) if self._q is None else self._q
+
     def count_turns(self, q: np.ndarray) -> np.ndarray:
         """Return measured positions (n,) of endless joints in the turn that they were sent to."""
         if not self._is_numeric(q):
