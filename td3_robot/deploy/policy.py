@@ -127,6 +127,10 @@ class Policy:
         self._planner = make_planner(self.robot, self.scene)
         self.opening: float | None = None
         self._now = 0.0
+        self.restart_clock()
+
+    def restart_clock(self) -> None:
+        """Let a `clock` that is left out run from the next call; what was planned stays."""
         self._began: float | None = None
         self._calls = 0
 

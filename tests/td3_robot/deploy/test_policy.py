@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 
 from td3_robot.deploy import DeployError, Policy, Robot
+from td3_robot.deploy.arm import Reading
 from td3_robot.deploy.robot.description import ROBOTS
+from td3_robot.deploy.runtime import policy_worker
+from td3_robot.deploy.runtime.policy_worker import PolicyProcess
 
 PANDA = Robot.load("panda")
 GOAL = np.array([0.5, 0.1, 0.4])
@@ -23,11 +26,11 @@ def close(inputs: dict) -> tuple:
 class Session:
     """A graph of a Panda's policy that moves its gripper, as onnxruntime runs one."""
 
-    def __init__(self, answer=close):
-        self.answer, self.given = answer, []
+    def __init__(self, answer=close, **inputs):
+        self.answer, self.inputs, self.given = answer, INPUTS | inputs, []
 
     def get_inputs(self):
-        return [SimpleNamespace(name=name, shape=shape) for name, shape in INPUTS.items()]
+        return [SimpleNamespace(name=name, shape=shape) for name, shape in self.inputs.items()]
 
     def get_outputs(self):
         return [SimpleNamespace(name=name, shape=shape) for name, shape in OUTPUTS.items()]
@@ -38,8 +41,8 @@ class Session:
         return [found[name] for name in outputs]
 
 
-def make(answer=close, latency=0.0) -> tuple[Policy, Session]:
-    session = Session(answer)
+def make(answer=close, latency=0.0, **inputs) -> tuple[Policy, Session]:
+    session = Session(answer, **inputs)
     metadata = {
         "robot": json.loads((ROBOTS / "panda.json").read_text()),
         "rate": 20.0,
@@ -129,3 +132,35 @@ def test_a_latency_that_no_arm_has_is_refused_in_one_line(latency):
     with pytest.raises(DeployError, match="^latency must be from 0 to 0.5 s, got "):
         policy.latency = latency
     assert policy.latency == 0.02
+
+
+def test_the_clock_of_a_policy_in_its_process_is_the_time_since_the_motion_began(monkeypatch):
+    """Whatever time the arm was at rest, and however many questions were left out."""
+
+    def tell(inputs):
+        return inputs["goal"], np.full(7, inputs["clock"].item(), np.float32), np.ones(1)
+
+    now = [10.0]
+    loaded = SimpleNamespace(load=lambda path: make(tell, clock=(1,))[0])
+    monkeypatch.setattr(policy_worker, "Policy", loaded)
+    monkeypatch.setattr(policy_worker, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    mind = PolicyProcess("none.onnx", "fork")
+    reading = Reading(PANDA.home, np.zeros(7), 0.04, 0.0)
+    mind.prepare(reading, {"goal": GOAL})
+    told = []
+    for at in (13.0, 13.05, 13.35):
+        now[0] = at
+        mind.ask(reading, {"goal": GOAL})
+        assert mind._connection.poll(30.0)
+        stamp, command = mind.answer()
+        assert stamp == at
+        told.append(command[0])
+    mind.close()
+    np.testing.assert_allclose(told, [0.0, 0.05, 0.35], atol=1e-6)
+
+
+def test_a_clock_that_begins_again_forgets_no_plan():
+    policy, _ = make()
+    planner = policy._planner
+    policy.restart_clock()
+    assert policy._planner is planner
