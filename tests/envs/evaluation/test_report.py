@@ -295,6 +295,8 @@ def test_reasons_of_failures(env):
         "position_error": [0.3, 0.1, 0.02, 0.1],
     }
     assert why("reach_pose", **turned) == "never reached, nearest 20.0 mm, 4.0 deg"
+    depth = {"insert_depth": [0.0, 0.008, 0.012, 0.011], "insert_force": [1.0] * 4}
+    assert why("insert", **depth) == "never reached, nearest 100.0 mm"
     at_limit = env.world.home.repeat(4, 1)
     at_limit[3, 3], at_limit[3, 5] = env.model.qlim[0, 3], env.model.qlim[1, 5]
     assert why(q=at_limit) == "never reached, nearest 100.0 mm; ended at a limit of joint 4, 6"
