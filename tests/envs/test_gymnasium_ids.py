@@ -490,3 +490,23 @@ def test_arms_that_end_at_other_times_wait_alone():
 def test_another_autoreset_mode_is_refused(mode):
     with pytest.raises(ConfigError, match="autoreset_mode must be SameStep or NextStep"):
         gym.make_vec(REACH, num_envs=2, autoreset_mode=mode)
+
+
+def test_the_action_of_a_waiting_arm_is_ignored_whatever_it_is():
+    """A learner may send anything to an arm whose next step is its reset, as Gymnasium says."""
+    make = {"num_envs": 3, "vectorization_mode": "vector_entry_point", "autoreset_mode": "NextStep"}
+    plain, odd = (gym.make_vec(REACH, **make) for _ in range(2))
+    ended = np.zeros(3, bool)
+    waits = 0
+    for env in (plain, odd):
+        env.reset(seed=3)
+    for action in actions(130, 3).numpy():
+        strange = np.where(ended[:, None], np.nan, action)
+        waits += int(ended.sum())
+        expected, found = plain.step(action), odd.step(strange)
+        for one, other in zip(expected[:4], found[:4]):
+            np.testing.assert_array_equal(one, other)
+        ended = expected[2] | expected[3]
+    assert waits >= 3
+    with pytest.raises(NotFiniteError, match="NaN"):
+        odd.step(np.full((3, 7), np.nan, np.float32))
