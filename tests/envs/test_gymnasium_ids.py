@@ -24,7 +24,7 @@ from envs.gymnasium_ids.observations import select_row
 from envs.robots import make_robot, robot_names, shipped_robots
 from envs.tasks.episodes import ScenePool
 from envs.tasks.registry import find_task_class, list_tasks
-from td3_robot.errors import ConfigError, NotFiniteError
+from td3_robot.errors import ConfigError, NotFiniteError, ViewerError
 from td3_robot.vec_env import GoalVecEnv
 from tests.support import each_task, mark_slow
 
@@ -510,3 +510,19 @@ def test_the_action_of_a_waiting_arm_is_ignored_whatever_it_is():
     assert waits >= 3
     with pytest.raises(NotFiniteError, match="NaN"):
         odd.step(np.full((3, 7), np.nan, np.float32))
+
+
+def test_pictures_that_cannot_be_drawn_are_one_line_each_time(monkeypatch):
+    def find():
+        raise ViewerError("recording needs Chromium")
+
+    monkeypatch.setattr("envs.view.recording.find_chromium", find)
+    env = gym.make(REACH, render_mode="rgb_array").unwrapped
+    env.reset(seed=0)
+    for _ in range(2):
+        with pytest.raises(ViewerError, match="recording needs Chromium"):
+            env.render()
+    env.close()
+    env.close()
+    with pytest.raises(ViewerError, match="the renderer is closed"):
+        env.render()
