@@ -2,6 +2,7 @@
 envs.make.
 """
 
+import pickle
 import warnings
 
 import gymnasium as gym
@@ -526,3 +527,15 @@ def test_pictures_that_cannot_be_drawn_are_one_line_each_time(monkeypatch):
     env.close()
     with pytest.raises(ViewerError, match="the renderer is closed"):
         env.render()
+
+
+def test_a_pickled_environment_goes_on_as_the_one_it_was_made_of():
+    env = gym.make(REACH).unwrapped
+    env.reset(seed=1)
+    for action in actions(3)[:, 0].numpy():
+        env.step(action)
+    copied = pickle.loads(pickle.dumps(env))
+    for action in actions(70)[:, 0].numpy():
+        one, other = (each.step(action) for each in (env, copied))
+        np.testing.assert_array_equal(one[0], other[0])
+        assert one[1:4] == other[1:4]
