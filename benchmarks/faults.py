@@ -171,7 +171,7 @@ def _read_sent(log: Path) -> np.ndarray:
         return np.zeros((0, 0))
     lines = [line.split(",") for line in log.read_text().splitlines()[1:]]
     lines = [line for line in lines if len(line) == len(lines[0])]
-    n = (len(lines[0]) - 2) // 2 if lines else 1
+    n = (len(lines[0]) - 2) // 3 if lines else 1
     return np.array([line[1 + n : 1 + 2 * n] for line in lines[:-1]], float).reshape(-1, n)
 
 

@@ -115,6 +115,15 @@ class Moment:
         jacobians = functools.cache(lambda: change(*(moment.J for moment in moments)))
         return Moment(state, T_be, jacobians, scene, steps)
 
+    def __getstate__(self) -> dict:
+        """Return what a pickle holds: Jacobians instead of the function that finds them."""
+        return {**vars(self), "find_jacobians": None, "frames": None, "J": self.J}
+
+    def __setstate__(self, state: dict) -> None:
+        """Restore what a pickle holds."""
+        J = state.pop("J")
+        vars(self).update(state, find_jacobians=lambda: J)
+
     def tensors(self) -> dict:
         """Return all tensors by name, the scene in a dictionary of its own."""
         return {

@@ -196,6 +196,18 @@ def test_a_goal_that_cannot_be_reached_is_refused_before_anything_moves(
     assert (code, out) == (2, "") and message in err and err.count("\n") == 1
 
 
+def test_obstacles_that_move_are_refused_before_anything_moves(path, in_process, tmp_path):
+    around = tmp_path / "around.json"
+    around.write_text('{"spheres": [[0.5, 0.2, 0.9, 0.1]], "sphere_velocities": [[0.3, 0, 0]]}')
+    line = ("--policy", str(path), "--goal", "0.5,0.1,0.5", "--obstacles", str(around))
+    code, out, err = in_process(ROOT, "run_policy", *line)
+    assert (code, out) == (
+        2,
+        "",
+    ) and "obstacles that stand: sphere_velocities must be left out" in err
+    assert err.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("task", "words"), [("push", "object (centre of the cube"), ("track", "goal_velocity (")]
 )

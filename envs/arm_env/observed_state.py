@@ -62,7 +62,7 @@ def _step_nominal(task: Task, world: World, before: Moment, command: Command) ->
         poses = before.T_be, after.T_be
         state, scene = kinematic.move_cubes(model, before.state, state, scene, poses=poses)
         after = replace(after, state=state, scene=scene)
-    return task.advance(world, before, after)
+    return task.advance_known(world, before, after)
 
 
 def _interpolate(

@@ -29,17 +29,29 @@ class FollowReplannedPath:
         self._solution = q
         self._passed = torch.zeros_like(q[:, 0], dtype=torch.bool)
         self._has_path = self._passed
+        self._steps = env.moment.steps
+        self._goal = env.moment.scene["goal"]
 
     def __call__(self, observation: Tensor) -> Tensor:
         """Return the action (B, a_dim) in [-1, 1] for the environment's moment."""
         moment = self._env.moment
         q = moment.state.q
-        needs_path = ~self._has_path | (moment.steps == 0)
+        needs_path = ~self._has_path | self._find_changed()
         due = ~needs_path & (moment.steps % LOOK_EVERY == 0)
         self._plan((needs_path | self._find_barred(due)).nonzero()[:, 0])
         self._passed = self._passed | ((q - self._via).abs().amax(1) < AT_VIA)
         waypoint = torch.where(self._passed[:, None], self._solution, self._via)
         return compute_joint_move(self._env.model, q, waypoint, self._gain)
+
+    def _find_changed(self) -> Tensor:
+        """Return which of the arms (B,) have a new episode or goal since the call before."""
+        moment = self._env.moment
+        goal = moment.scene["goal"]
+        # A new episode need not begin at 0: the moment may be predicted some steps ahead.
+        changed = (moment.steps < self._steps) | (goal != self._goal).any(1)
+        self._steps = moment.steps
+        self._goal = goal
+        return changed
 
     def _find_barred(self, due: Tensor) -> Tensor:
         """Return which of the arms that are due (B,) have a path that is not free."""

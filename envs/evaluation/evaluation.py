@@ -267,6 +267,8 @@ class Evaluation:
             known[name.replace("_", " ")] = _format_condition(value)
         untouched = ", and no contact before" if self.env.world.collision is not None else ""
         known["success"] = f"{self.env.task.criterion}{untouched}"
+        given = combine_disturbances(self.options)
+        noises = (given.noise, given.force_noise, given.torque_noise) if given else ()
         report = Report(
             f"{self.options.robot}: {self.options.task}",
             known | facts,
@@ -277,6 +279,7 @@ class Evaluation:
             replay,
             self.robustness,
             run,
+            any(noises),
         )
         return render_page(report)
 

@@ -11,7 +11,7 @@ from envs.tasks.registry import find_task_name
 from envs.view.playback import make_frame
 from envs.view.scene import Frame
 from envs.world import Moment
-from td3_robot.errors import ConfigError
+from td3_robot.errors import ConfigError, ViewerError
 
 _SIZE = (480, 360)  # [px]
 
@@ -72,16 +72,27 @@ class PictureRenderer:
         self._thread = ThreadPoolExecutor(1)
         self._drawn: Generator[np.ndarray, None, None] | None = None
         self._frame: Frame | None = None
+        self._closed = False
 
     def show(self, arm: ArmEnv, moment: Moment) -> np.ndarray:
-        """Draw a moment as a picture."""
+        """Draw a moment as a picture.
+
+        Raises:
+            ViewerError: a package or Chromium is missing or fails, or the renderer is closed.
+        """
+        if self._closed:
+            raise ViewerError("there is no picture: the renderer is closed")
         self._frame = _make_frame(arm, moment)
         return self._thread.submit(self._draw_next, arm).result()
 
     def _draw_next(self, arm: ArmEnv) -> np.ndarray:
         if self._drawn is None:
             self._drawn = self._draw_all(arm)
-        return next(self._drawn)
+        try:
+            return next(self._drawn)
+        except BaseException:
+            self._drawn = None  # one that has raised yields no more
+            raise
 
     def _draw_all(self, arm: ArmEnv) -> Generator[np.ndarray, None, None]:
         from envs.view.recording import draw, open_headless_page
@@ -95,6 +106,7 @@ class PictureRenderer:
 
     def close(self) -> None:
         """Close the browser."""
+        self._closed = True
         if self._drawn is not None:
             self._thread.submit(self._drawn.close).result()
             self._drawn = None

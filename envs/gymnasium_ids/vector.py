@@ -99,13 +99,14 @@ class ArmVectorEnv(VectorEnv):
         """Make one control period with actions (B, a_dim) in [-1, 1].
 
         Raises:
-            NotFiniteError: an action is NaN or infinite.
+            NotFiniteError: an action is NaN or infinite, of an arm that does not wait for a reset.
         """
         true = self._arms.now
         known = self._arms.moment
-        step = self._arms.step(
-            torch.as_tensor(actions, dtype=torch.float32, device=self._arms.device)
-        )
+        given = torch.as_tensor(actions, dtype=torch.float32, device=self._arms.device)
+        if given.ndim == 2 and len(given) == self.num_envs:  # others are refused
+            given = torch.where(self._waiting[:, None], 0.0, given)
+        step = self._arms.step(given)
         if self.autoreset_mode == AutoresetMode.NEXT_STEP:
             return self._wait(step, true, known)
         done = convert_to_array(step.terminated | step.truncated)

@@ -112,6 +112,10 @@ class ReachMoving(ReachAmongObstacles):
         time = self.dt * after.steps.to(after.state.q.dtype)[:, None]
         return replace(after, scene={**after.scene, **self._locate(after.scene, time)})
 
+    def advance_known(self, world: World, before: Moment, after: Moment) -> Moment:
+        """Move the obstacles as they are seen to move: nobody is shown where they turn round."""
+        return self.predict(after, self.dt)
+
     def predict(self, moment: Moment, seconds: float | Tensor) -> Moment:
         """Return the moment with the obstacles a little later, as their velocities say."""
         then = moment.obstacles.move(seconds)

@@ -219,6 +219,14 @@ class Task:
         """
         return after
 
+    def advance_known(self, world: World, before: Moment, after: Moment) -> Moment:
+        """Return the moment after a step that a controller predicts; by default as `advance`.
+
+        Args:
+            before, after: as for `advance`, of what is observed.
+        """
+        return self.advance(world, before, after)
+
     def predict(self, moment: Moment, seconds: float | Tensor) -> Moment:
         """Return the moment with moving goals a little later; by default goals do not move.
 

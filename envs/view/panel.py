@@ -16,6 +16,7 @@ from envs.view.swift import open_viewer
 _NOBODY = "nobody"
 _LATENCY = "latency"
 _LONGEST = 1000.0 * LONGEST  # latency of the slider [ms]
+LEAST_NORM = 1e-6  # of a quaternion that is a rotation; below, its direction is lost
 _AXES = ("x", "y", "z")
 _ANGLES = ("roll", "pitch", "yaw")  # about the base frame's x, y and z, in this order
 
@@ -108,14 +109,12 @@ class Panel(Controls):
         numbers = (
             [*position, *turned] if isinstance(position, list) and isinstance(turned, list) else []
         )
-        if not (
-            isinstance(name, str)
-            and len(numbers) == 7
-            and all(map(is_number, numbers))
-            and any(numbers[3:])
-        ):
+        if not (isinstance(name, str) and len(numbers) == 7 and all(map(is_number, numbers))):
             return
-        x, y, z, w = np.array(numbers[3:]) / np.linalg.norm(numbers[3:])
+        length = np.linalg.norm(numbers[3:])
+        if not LEAST_NORM < length < np.inf:  # of no direction
+            return
+        x, y, z, w = np.array(numbers[3:]) / length
         T = np.eye(4)
         T[:3, :3] = q2r([w, x, y, z])
         T[:3, 3] = numbers[:3]

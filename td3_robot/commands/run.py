@@ -222,9 +222,13 @@ def build_scene(policy: Policy, arguments: Arguments) -> dict[str, Any]:
 
 
 def load_obstacles(arguments: Arguments) -> Obstacles:
-    """Load the obstacles around the arm."""
+    """Load the obstacles around the arm, which stand.
+
+    Raises:
+        DeployError: they cannot be loaded, or one moves.
+    """
     if arguments.obstacles:
-        return Obstacles.load(arguments.obstacles, arguments.ground)
+        return Obstacles.load(arguments.obstacles, arguments.ground).check_standing()
     return Obstacles(ground=arguments.ground)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from td3_robot.deploy.errors import DeployError
 from td3_robot.deploy.legacy import keep_old_names
-from td3_robot.deploy.planning import make_planner
+from td3_robot.deploy.planning import is_at_corner, make_planner
 from td3_robot.deploy.robot.description import Robot
 from td3_robot.deploy.robot.obstacles import KINDS, VELOCITIES, move_obstacles
 from td3_robot.deploy.runtime.latency_compensation import (
@@ -39,8 +39,8 @@ class Policy:
         metadata: of the file.
         scene: the shape of each thing that the task shows beside the arm, by name.
         rate: how often it is to be called [Hz].
-        opening: the gripper's opening that the latest call commanded, 1 is open; None where the
-            task commands none.
+        opening: the gripper's opening that the latest call commanded, 1 is open; None before a
+            motion's first call, and where the task commands none.
         latency: from sending a velocity to a state that shows its effect [s]; may be set in
             mid-motion. Where it is not 0, calls predict the state that their answer will meet: they
             take their answers for what the arm is sent, at `rate`. Give `at` where calls are late
@@ -52,7 +52,6 @@ class Policy:
         self.metadata = metadata
         self.robot = Robot.from_dict(metadata["robot"])
         self.rate = float(metadata["rate"])
-        self.opening: float | None = None
         shapes = {value.name: tuple(value.shape) for value in session.get_inputs()}
         self.scene = {name: shape for name, shape in shapes.items() if name not in ARM}
         self._inputs = tuple(shapes)
@@ -126,7 +125,12 @@ class Policy:
         self._compensator = LatencyCompensator(self.robot, self.latency, self.rate)
         self._compensator.memory = LONGEST + KEPT  # for whatever latency is set in mid-motion
         self._planner = make_planner(self.robot, self.scene)
+        self.opening: float | None = None
         self._now = 0.0
+        self.restart_clock()
+
+    def restart_clock(self) -> None:
+        """Let a `clock` that is left out run from the next call; what was planned stays."""
         self._began: float | None = None
         self._calls = 0
 
@@ -149,13 +153,14 @@ class Policy:
             (n,) [rad/s or m/s], within the robot's limits.
 
         Raises:
-            DeployError: something is missing, of another shape or not finite.
+            DeployError: something, or the answer, is missing, of another shape or not finite.
         """
+        at = None if at is None else _read_numbers("at", at, (1,)).item()
         scene |= {} if goal is None else {"goal": goal}
         if CLOCK in self.scene and CLOCK not in scene:
             scene[CLOCK] = self._read_clock(at)
         state = self._check(q, qd, gripper, scene)
-        self._now = self._now + 1.0 / self.rate if at is None else float(at)
+        self._now = self._now + 1.0 / self.rate if at is None else at
         if self.latency:
             command = self._command(*self._predict(*state))
         else:
@@ -169,8 +174,8 @@ class Policy:
         if at is None:
             return (self._calls - 1) / self.rate
         if self._began is None:
-            self._began = float(at)
-        return float(at) - self._began
+            self._began = at
+        return at - self._began
 
     def record_command(self, qd, opening: float | None = None) -> None:
         """Record what the arm was sent instead of the latest answer: slower, filtered, or zero.
@@ -178,12 +183,16 @@ class Policy:
         Args:
             qd: (n,) [rad/s or m/s].
             opening: of the gripper, 1 is open; None where it is left as it is, or as it was
-                commanded.
+                commanded, or open.
+
+        Raises:
+            DeployError: they are no such numbers.
         """
         opening = self.opening if opening is None else opening
-        command = np.asarray(qd, float)
-        if self._moves_gripper and opening is not None:
-            command = np.append(command, opening)
+        command = _read_numbers("what was sent", qd, (self.robot.limits.n,))
+        if self._moves_gripper:
+            grip = 1.0 if opening is None else opening
+            command = np.append(command, _read_numbers("opening", grip, (1,)))
         self._compensator.record_command(command, self._now)
 
     def observe(self, q, qd, gripper, **scene) -> np.ndarray:
@@ -193,6 +202,8 @@ class Policy:
     def _command(self, q: np.ndarray, qd: np.ndarray, driver: float, scene: dict) -> np.ndarray:
         """Return the velocities (n,) for a checked state, and set `opening`."""
         command, *opening = self._evaluate(self._commands, q, qd, driver, scene)
+        if not all(np.isfinite(value).all() for value in (command, *opening)):
+            raise DeployError("the policy's answer is not finite")
         self.opening = float(opening[0][0]) if opening else None
         return command.astype(float)
 
@@ -211,9 +222,15 @@ class Policy:
         if "goal_velocity" in scene:
             ahead["goal"] = scene["goal"] + self.latency * scene["goal_velocity"]
         ahead |= move_obstacles(scene, self.latency)
+
+        def pass_corner(q):
+            if "passed" in ahead and is_at_corner(q, ahead["via"]):
+                ahead["passed"] = np.ones(1)
+
         carry = self._carry
         if carry is None or "held" not in scene:
-            return *self._compensator(q, qd, driver, self._now), ahead
+            then = self._compensator(q, qd, driver, self._now, see_step=pass_corner)
+            return *then, ahead
 
         def grip(q, before, q_next, after):
             given = {"q": q, "gripper": (before,), "q_next": q_next, "gripper_next": (after,)}
@@ -239,18 +256,12 @@ class Policy:
             raise DeployError(self._explain_scene(set(scene), needed))
         shapes = {"q": (self.robot.limits.n,), "qd": (self.robot.limits.n,), **known}
         given = {
-            name: np.atleast_1d(np.asarray(value, float))
+            name: _read_numbers(name, value, shapes[name])
             for name, value in {"q": q, "qd": qd, **scene}.items()
         }
-        for name, value in given.items():
-            if value.shape != shapes[name] or not np.isfinite(value).all():
-                size = " x ".join(map(str, shapes[name]))
-                raise DeployError(f"{name} must be {size} finite numbers, got {value.tolist()}")
         if "goal" in given and given["goal"].size == POSE:
             given["goal"] = _normalize_pose(given["goal"])
-        driver = 0.0 if gripper is None else float(gripper)
-        if not np.isfinite(driver):
-            raise DeployError(f"gripper must be finite, got {driver}")
+        driver = 0.0 if gripper is None else _read_numbers("gripper", gripper, (1,)).item()
         if set(scene) == set(needed):
             given |= self._planner(given["q"], given)
         return given.pop("q"), given.pop("qd"), driver, given
@@ -310,6 +321,26 @@ def _start_session(model: bytes):
     options.intra_op_num_threads = 1  # a small network waits longest for threads
     options.inter_op_num_threads = 1
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def _read_numbers(name: str, value, shape: tuple[int, ...]) -> np.ndarray:
+    """Return a value as numbers of a shape, a single one as (1,), for a graph of float32.
+
+    Raises:
+        DeployError: it is no such numbers.
+    """
+    try:
+        numbers = np.atleast_1d(np.asarray(value, float))
+    except (TypeError, ValueError):
+        numbers = None
+    with np.errstate(over="ignore"):  # what is too large becomes infinite
+        fits = numbers is not None and np.isfinite(numbers.astype(np.float32)).all()
+    if numbers is None or numbers.shape != shape or not fits:
+        size = " x ".join(map(str, shape))
+        what = "a finite number" if shape == (1,) else f"{size} finite numbers"
+        got = value if numbers is None else numbers.tolist()
+        raise DeployError(f"{name} must be {what} below 3e38, got {got}")
+    return numbers
 
 
 def _normalize_pose(goal: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ import numpy as np
 from td3_robot.errors import ConfigError
 
 LARGEST = 2**28  # bytes: some hours of an arm
+LOGGED = ("q", "sent", "measured")  # columns of each joint; older versions logged no `measured`
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,10 @@ class ArmRun:
     Attributes:
         path: of the file.
         joints: their names.
-        time: (T,) [s]; q (T, n) [rad or m]; sent (T, n) [rad/s or m/s].
+        time: (T,) [s].
+        q: (T, n) positions that the arm was sent to [rad or m].
+        sent: (T, n) velocities that it was sent [rad/s or m/s].
+        measured: (T, n) positions that it reported [rad or m]; None in logs of older versions.
         reasons: (time, reason) of each change of why the arm was stopped or slowed; "" is none.
     """
 
@@ -27,6 +31,7 @@ class ArmRun:
     time: np.ndarray
     q: np.ndarray
     sent: np.ndarray
+    measured: np.ndarray | None
     reasons: tuple[tuple[float, str], ...]
 
     @property
@@ -56,8 +61,9 @@ def read_log(path: Path, n: int) -> ArmRun:
         with path.open(newline="", encoding="utf-8") as file:
             header, *rows = list(csv.reader(file))
         joints = tuple(name.removeprefix("q_") for name in header if name.startswith("q_"))
-        columns = [f"{kind}_{name}" for kind in ("q", "sent") for name in joints]
-        if header != ["time", *columns, "reason"]:
+        logged = [f"{kind}_{name}" for kind in LOGGED for name in joints]
+        older = logged[: 2 * len(joints)]
+        if header not in (["time", *logged, "reason"], ["time", *older, "reason"]):
             raise ValueError("has not the columns of run_policy.py --log")
         rows = [row for row in rows if len(row) == len(header)]  # a killed process cuts a line
         numbers = np.array([row[:-1] for row in rows], dtype=float).reshape(
@@ -75,9 +81,9 @@ def read_log(path: Path, n: int) -> ArmRun:
         )
     reasons = [(float(row[0]), row[-1]) for row in rows]
     changes = [now for before, now in zip([(0.0, ""), *reasons], reasons) if now[1] != before[1]]
-    return ArmRun(
-        path, joints, numbers[:, 0], numbers[:, 1 : n + 1], numbers[:, n + 1 :], tuple(changes)
-    )
+    parts = [numbers[:, 1 + k : 1 + k + n] for k in range(0, numbers.shape[1] - 1, n)]
+    q, sent, measured = (*parts, None)[:3]
+    return ArmRun(path, joints, numbers[:, 0], q, sent, measured, tuple(changes))
 
 
 def _explain(error: Exception) -> str:

@@ -64,9 +64,11 @@ def _list_reasons(errors: list[Error], model: SimModel, played: Trajectories) ->
         reasons += [] if reached[-1] else [left]
     elif not spoilt:  # after that nothing counts as reached
         nearest = ", ".join(
-            _format_value(error, error.compute_series(played).min()) for error in errors
+            _format_value(error, error.compute_series(played).min())
+            for error in errors
+            if error.measure.within  # a depth, say, is no distance from anything
         )
-        reasons.append(f"never reached, nearest {nearest}")
+        reasons.append(f"never reached, nearest {nearest}" if nearest else "never reached")
     lower, upper = model.qlim.cpu()
     room = torch.minimum(own["q"][-1] - lower, upper - own["q"][-1])
     if joints := [str(int(joint) + 1) for joint in (room <= LIMIT_MARGIN).nonzero()[:, 0]]:

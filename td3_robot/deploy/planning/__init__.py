@@ -5,8 +5,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from td3_robot.deploy.planning.inverse_kinematics import GoalSolver
-from td3_robot.deploy.planning.motion_planner import PathFollower
+from td3_robot.deploy.planning.motion_planner import PathFollower, is_at_corner
 from td3_robot.deploy.robot.description import Robot
+
+__all__ = ["GoalSolver", "NoPlanner", "PathFollower", "is_at_corner", "make_planner"]
 
 
 class NoPlanner:

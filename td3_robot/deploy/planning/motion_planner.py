@@ -56,6 +56,11 @@ def find_clearance(robot: Robot, q: np.ndarray, obstacles: Obstacles) -> np.ndar
     return robot.capsules.find_clearance(robot.chain.frames(q), obstacles, q)
 
 
+def is_at_corner(q: np.ndarray, via: np.ndarray) -> bool:
+    """Return whether an arm at q (n,) is near enough to the corner (n,) to go on from it."""
+    return bool(np.abs(q - via).max() < AT_VIA)
+
+
 class PathFollower:
     """The path to the current goal, planned again for another goal, and when an obstacle has moved
     into what is left of it.
@@ -87,7 +92,7 @@ class PathFollower:
                 self._via, self._solution = plan_path(self._robot, q, around["goal"], obstacles)
                 self._passed = False
             self._around = {name: value.copy() for name, value in around.items()}
-        self._passed = self._passed or bool(np.abs(q - self._via).max() < AT_VIA)
+        self._passed = self._passed or is_at_corner(q, self._via)
         return {
             "via": self._via,
             "solution": self._solution,

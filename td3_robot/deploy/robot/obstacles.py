@@ -83,6 +83,20 @@ class Obstacles:
                 f"{path} is no description of obstacles: {' '.join(str(error).split())}"
             ) from None
 
+    def check_standing(self) -> "Obstacles":
+        """Return the obstacles themselves, for a safety filter.
+
+        Raises:
+            DeployError: one of them has a velocity.
+        """
+        for name in VELOCITIES:
+            if getattr(self, name).any():
+                raise DeployError(
+                    f"the safety filter keeps clear of obstacles that stand: {name} must be left "
+                    "out, or zero"
+                )
+        return self
+
     def fill_slots(self, slots: Mapping[str, tuple[int, int]]) -> dict[str, np.ndarray]:
         """Return the obstacles in the slots of a policy, spare ones parked.
 

@@ -33,7 +33,10 @@ class Arrival(NamedTuple):
 
 
 class RecordedArm:
-    """An arm whose states are kept, one every 20 ms and the newest; otherwise as the arm itself."""
+    """An arm whose states are kept, one every 20 ms and the newest; otherwise as the arm itself.
+
+    States with another number of joints than the first are not kept; the watchdog refuses them.
+    """
 
     def __init__(self, arm: Arm):
         self._arm = arm
@@ -47,7 +50,8 @@ class RecordedArm:
     def read(self) -> Reading | None:
         """Read the arm, and keep its state."""
         reading = self._arm.read()
-        if reading is not None:
+        first = self._newest
+        if reading is not None and (first is None or np.shape(reading.q) == np.shape(first.q)):
             self._newest = reading
             if not self._kept or reading.stamp >= self._kept[-1][0] + EVERY:
                 self._kept.append((reading.stamp, reading.q))

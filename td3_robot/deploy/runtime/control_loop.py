@@ -23,6 +23,7 @@ LATE = 0.1  # [s] after which a loop that was held up does not catch up any more
 PATIENCE = 5.0  # [s] without a single state
 TIME_UP = "the time is up"  # reasons to end a run that are no failures
 OPERATOR = "stopped by the operator"
+LOGGED = ("q", "sent", "measured")  # what a log has of each joint, see `Log.step`
 
 
 class AnsweringPolicy(Protocol):
@@ -122,7 +123,8 @@ def _check(reading: Reading, before: Reading | None, watch: Watchdog) -> None:
 
 
 class Log:
-    """A line of CSV for every velocity that is sent: time, positions, velocities sent, reason.
+    """A line of CSV for every velocity that is sent: time, positions that the arm is sent to,
+    velocities sent, positions that the arm last reported, reason.
 
     A disk that is full stops no arm: what cannot be written is told once on stderr, and the log
     ends there.
@@ -138,12 +140,22 @@ class Log:
             )
         except OSError as error:
             raise DeployError(f"log {str(path)!r} cannot be written: {error.strerror}") from None
-        names = [*(f"q_{name}" for name in joints), *(f"sent_{name}" for name in joints)]
+        names = [f"{kind}_{name}" for kind in LOGGED for name in joints]
         self._write(["time", *names, "reason"])
 
-    def step(self, now: float, q: np.ndarray, qd: np.ndarray, reason: str) -> None:
-        """Write the line of one tick: time [s], positions and velocities (n,), reason."""
-        self._write([f"{now:.6f}", *(f"{x:.9g}" for x in (*q, *qd)), reason.replace(",", ";")])
+    def step(
+        self, now: float, q: np.ndarray, qd: np.ndarray, measured: np.ndarray, reason: str
+    ) -> None:
+        """Write the line of one tick.
+
+        Args:
+            now: since the run began [s].
+            q, qd: (n,) where the arm is sent to, and how fast [rad or m, rad/s or m/s].
+            measured: (n,) positions that it last reported [rad or m].
+            reason: why it is stopped or slowed; empty where it is not.
+        """
+        numbers = (f"{x:.9g}" for x in (*q, *qd, *measured))
+        self._write([f"{now:.6f}", *numbers, reason.replace(",", ";")])
 
     def _write(self, cells: list[str]) -> None:
         if self._file:
@@ -228,7 +240,8 @@ def run_control_loop(
             while due <= now:  # as many ticks as have passed: what is sent belongs to now
                 qd = watch(now)
                 due += tick
-                log.step(due - begun, watch.safe.state.q, qd, watch.reason or watch.safe.refused)
+                why = watch.reason or watch.safe.refused
+                log.step(due - begun, watch.safe.state.q, qd, watch.measured, why)
             if send:
                 _call_or_trip("take a velocity", watch, arm.send, qd)
                 compensator.record_command(qd, now)

@@ -32,14 +32,22 @@ def close_freely(q: np.ndarray, gripper: float, q_after: np.ndarray, after: floa
     return after
 
 
+def ignore_step(q: np.ndarray) -> None:
+    """Do nothing after a step."""
+
+
 def check_latency(seconds: float) -> float:
     """Check a latency [s], and return it.
 
     Raises:
         DeployError: it is not from 0 to `LONGEST`.
     """
-    if not 0.0 <= seconds <= LONGEST:
-        raise DeployError(f"latency must be from 0 to {LONGEST:g} s, got {seconds:g}")
+    try:
+        known = bool(0.0 <= seconds <= LONGEST)
+    except (TypeError, ValueError):  # no number, or several
+        known = False
+    if not known:
+        raise DeployError(f"latency must be from 0 to {LONGEST:g} s, got {seconds}")
     return float(seconds)
 
 
@@ -107,6 +115,7 @@ class LatencyCompensator:
         now: float,
         age: float = 0.0,
         grip: Grip = close_freely,
+        see_step: Callable[[np.ndarray], None] = ignore_step,
     ) -> tuple[np.ndarray, np.ndarray, float | None]:
         """Predict the state in which a velocity that is sent now begins to act.
 
@@ -115,6 +124,7 @@ class LatencyCompensator:
             gripper: its driver coordinate [rad or m]; None where nothing is known of it.
             age: how long ago they came in [s].
             grip: returns the driver coordinate after each step.
+            see_step: called with the joint positions (n,) after each whole step.
 
         Returns:
             The same three, then.
@@ -127,6 +137,8 @@ class LatencyCompensator:
                 qd = qd_then
                 if gripper is not None and moved is not None:
                     gripper = grip(before, gripper, q, gripper + share * (moved - gripper))
+                if share == 1.0:
+                    see_step(q)
         return q, qd, gripper
 
     def _interpolate_step(

@@ -38,9 +38,12 @@ def _answer(connection, path: str) -> None:
             question = connection.recv()
             while connection.poll():
                 question = connection.recv()
-            stamp, q, qd, gripper, scene, felt = question
+            stamp, q, qd, gripper, scene, felt, at_rest = question
             scene |= {name: value for name, value in felt.items() if name in policy.scene}
-            connection.send(("command", (stamp, policy(q, qd, gripper, **scene))))
+            command = policy(q, qd, gripper, **scene, at=stamp)
+            if at_rest:
+                policy.restart_clock()
+            connection.send(("command", (stamp, command)))
     except (EOFError, ConnectionError):  # the loop has ended
         pass
     except Exception as error:  # whatever it is, the loop is told
@@ -92,21 +95,27 @@ class PolicyProcess:
 
     def ask(self, reading: Reading, scene: Mapping[str, np.ndarray]) -> None:
         """Put a question: what to do in this state."""
+        self._send(reading, scene, at_rest=False)
+
+    def _send(self, reading: Reading, scene: Mapping[str, np.ndarray], at_rest: bool) -> None:
+        """Put a question; the motion has not begun `at_rest`."""
         if not self.failure:
             try:
                 state = (reading.q, reading.qd, reading.gripper or 0.0)
-                self._connection.send((time.monotonic(), *state, dict(scene), reading.felt))
+                around = (dict(scene), reading.felt)
+                self._connection.send((time.monotonic(), *state, *around, at_rest))
             except OSError:
                 self.failure = "the policy's process has ended"
 
     def prepare(self, reading: Reading, scene: Mapping[str, np.ndarray]) -> None:
         """Put a question while the arm is at rest and wait for its answer, which nobody acts on:
-        the first one may take longer than a moving arm could wait, as where a way is planned.
+        the first one may take longer than a moving arm could wait, as where a way is planned. The
+        policy's clock runs from the next question.
 
         Raises:
             DeployError: it fails, or there is none.
         """
-        self.ask(reading, scene)
+        self._send(reading, scene, at_rest=True)
         if not self.failure and not self._connection.poll(START):
             self.failure = f"the policy has not answered within {START:g} s"
         self.answer()

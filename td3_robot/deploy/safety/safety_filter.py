@@ -40,8 +40,8 @@ class SafetyFilter:
         margin: kept before position limits [rad or m].
         clearance: least distance to anything that is kept [m]; needs the robot's shape.
         tcp_speed: largest speed of the TCP [m/s], or None.
-        obstacles: what stands around the arm; also settable later, as `obstacles`, while the arm is
-            at rest.
+        obstacles: what stands around the arm, with no velocities but zero; also settable later, as
+            `obstacles`, while the arm is at rest.
 
     Attributes:
         refused: in words why the last command was not followed as it was; empty where it was.
@@ -102,7 +102,7 @@ class SafetyFilter:
             raise DeployError(
                 f"robot {self.robot.name!r} has no capsules, so obstacles cannot be avoided"
             )
-        self._obstacles = obstacles or Obstacles()
+        self._obstacles = (obstacles or Obstacles()).check_standing()
 
     @property
     def state(self) -> State:

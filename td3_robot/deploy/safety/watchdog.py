@@ -75,7 +75,7 @@ class Watchdog:
 
     def trip(self, reason: str) -> None:
         """Stop, and say why; the first reason stays."""
-        self.reason = self.reason or reason
+        self.reason = self.reason or reason or "stopped"
 
     def see(self, q: np.ndarray, qd: np.ndarray, stamp: float) -> None:
         """Take a state of the arm: positions and velocities (n,) measured at a time.
@@ -87,6 +87,11 @@ class Watchdog:
         if stamp > self._seen:
             self._q = self.count_turns(q)
             self._seen = stamp
+
+    @property
+    def measured(self) -> np.ndarray:
+        """(n,) positions of the newest state that was taken, NaN before one [rad or m]."""
+        return np.full_like(self._fastest, np.nan) if self._q is None else self._q
 
     def count_turns(self, q: np.ndarray) -> np.ndarray:
         """Return measured positions (n,) of endless joints in the turn that they were sent to."""
@@ -143,6 +148,9 @@ class Watchdog:
 
     def __call__(self, now: float) -> np.ndarray:
         """Return the velocities to send (n,) [rad/s or m/s]; once tripped, those of a stop."""
+        if not np.isfinite(now):  # no age would ever be too great
+            self.trip(f"the time is no finite number, but {now}")
+            return self.safe.brake()
         for who, what, age, most in (
             ("the arm", "state", now - self._seen, self.state_age),
             ("the policy", "command", now - self._commanded, self.command_age),

@@ -11,7 +11,7 @@ from td3_robot.errors import ConfigError
 
 JOINTS = tuple(f"joint{i}" for i in range(1, 8))
 GENERATOR = np.random.default_rng(0)
-Q, SENT = GENERATOR.normal(size=(2, 30, 7))
+Q, SENT, MEASURED = GENERATOR.normal(size=(3, 30, 7))
 
 
 @pytest.fixture
@@ -23,6 +23,7 @@ def path(tmp_path):
             k / 1000,
             Q[k],
             SENT[k],
+            MEASURED[k],
             "" if k < 10 else "too near <b>itself</b>" if k < 25 else "Enter, or Ctrl-C",
         )
     log.close()
@@ -34,8 +35,25 @@ def test_what_was_logged_is_read(path):
     assert run.joints == JOINTS and run.time[-1] == 0.029
     np.testing.assert_allclose(run.q, Q, rtol=1e-8)
     np.testing.assert_allclose(run.sent, SENT, rtol=1e-8)
+    np.testing.assert_allclose(run.measured, MEASURED, rtol=1e-8)
     assert run.reasons == ((0.01, "too near <b>itself</b>"), (0.025, "Enter; or Ctrl-C"))
     assert run.summary == "run.csv: 30 velocities in 0.0 s; at the end Enter; or Ctrl-C."
+
+
+@pytest.fixture
+def older(path):
+    """The same in a log of older versions, which has no positions that were measured."""
+    rows = [line.split(",") for line in path.read_text().splitlines()]
+    path = path.with_name("older.csv")
+    path.write_text("".join(",".join((*row[:15], row[-1])) + "\n" for row in rows))
+    return path
+
+
+def test_a_log_of_an_older_version_is_read(older):
+    run = read_log(older, 7)
+    assert run.measured is None and len(run.reasons) == 2
+    np.testing.assert_allclose(run.q, Q, rtol=1e-8)
+    np.testing.assert_allclose(run.sent, SENT, rtol=1e-8)
 
 
 def test_the_part_of_a_line_that_a_killed_process_leaves_is_left_out(path):
@@ -65,12 +83,15 @@ def test_another_file_is_one_line(tmp_path, text, complaint):
         read_log(tmp_path / "none.csv", 7)
 
 
-def test_the_report_shows_it(path):
+def test_the_report_shows_it(path, older):
     evaluation = Evaluation(EnvOptions(), 3)
     evaluation.add_baseline("random")
     evaluation.play(keep=True)
     page = evaluation.render_report({}, (), str, read_log(path, 7))
     shown = page[page.index("A run of an arm") : page.index("<h2>Paths")]
     assert shown.count("<svg") == 2 and "30 velocities" in shown and "joint7" in shown
+    assert "Positions that were measured" in shown and "was sent to" not in shown
+    before = evaluation.render_report({}, (), str, read_log(older, 7))
+    assert "Positions that the arm was sent to" in before and "were measured" not in before
     assert "too near &lt;b&gt;itself" in shown and "<b>" not in shown
     assert "A run of an arm" not in evaluation.render_report({}, (), str)

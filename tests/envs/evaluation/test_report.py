@@ -11,6 +11,8 @@ import pytest
 import torch
 
 import envs
+from envs.config.env_options import EnvOptions
+from envs.evaluation import Evaluation
 from envs.evaluation.metrics import measure
 from envs.evaluation.report import RecordingPolicy, Report, Trajectories, charts, join, render_page
 from envs.evaluation.report.errors import list_errors
@@ -234,6 +236,25 @@ def test_no_failure_says_so(evaluation):
     )
 
 
+@pytest.mark.parametrize(
+    ("options", "noisy"),
+    [
+        ({}, False),
+        ({"latency": 0.05}, False),
+        ({"noise": 0.01}, True),
+        ({"randomize": "lab"}, True),
+    ],
+)
+def test_a_replay_that_draws_other_noise_is_told_beside_its_command(options, noisy):
+    """The noise of an evaluation is one stream of all its arms; a replay has one arm."""
+    played = Evaluation(EnvOptions(**options), 3, seed=7)
+    played.add_baseline("random")
+    played.play(keep=True)
+    page = played.render_report({}, (), str)
+    assert "<code>" in page[page.index("<h2>Failures") :]
+    assert ("draws other noise" in page[page.index("<h2>Failures") :]) == noisy
+
+
 def test_rounds_join_in_order_and_the_surplus_is_dropped(evaluation):
     one, two = evaluation.played.values()
     both = join([one, two], 8)
@@ -301,6 +322,8 @@ def test_reasons_of_failures(env):
         "position_error": [0.3, 0.1, 0.02, 0.1],
     }
     assert why("reach_pose", **turned) == "never reached, nearest 20.0 mm, 4.0 deg"
+    depth = {"insert_depth": [0.0, 0.008, 0.012, 0.011], "insert_force": [1.0] * 4}
+    assert why("insert", **depth) == "never reached, nearest 100.0 mm"
     at_limit = env.world.home.repeat(4, 1)
     at_limit[3, 3] = env.model.qlim[0, 3]
     at_limit[3, 5] = env.model.qlim[1, 5]

@@ -139,9 +139,26 @@ def test_known_obstacles_are_where_they_are_when_the_command_begins():
     time = env.now.steps[:, None] * TASK.dt + latency + 0.5 * TASK.dt
     place, velocity = strokes.locate(time)
     known = torch.cat((env.moment.scene["spheres"], env.moment.scene["boxes"][:, :, :4]), 1)
-    goes_on = (strokes.locate(time - 0.5 * TASK.dt)[1] * velocity).sum(2) > 0
+    goes_on = (strokes.locate(env.now.steps[:, None] * TASK.dt)[1] * velocity).sum(2) > 0
     assert goes_on.float().mean() > 0.2
     assert_close(known[:, :, :3][goes_on], place[goes_on], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(("steps", "shown"), [(1, True), (2, True), (2, False), (1.4, True)])
+def test_the_prediction_knows_no_more_than_what_is_seen(steps, shown):
+    """Obstacles go on by the velocity that is shown, over their turns too, or stand."""
+    latency = steps * TASK.dt
+    task = replace(TASK, shows_velocity=shown)
+    env = ArmEnv(make_robot("panda"), task, 8, "cpu", 0, disturbances=Disturbances(latency=latency))
+    ahead = latency + 0.5 * TASK.dt
+    moved = torch.tensor(0.0)
+    for _ in range(25):
+        env.step(torch.zeros(8, 7))
+        for name, velocity in (("spheres", "sphere_velocities"), ("boxes", "box_velocities")):
+            seen = env.now.scene[name][:, :, :3] + ahead * env.now.scene[velocity]
+            assert_close(env.moment.scene[name][:, :, :3], seen, atol=1e-5, rtol=0)
+            moved = torch.maximum(moved, env.now.scene[velocity].abs().max())
+    assert (moved > 0.0) == shown
 
 
 def test_a_displaced_scene_moves_along_displaced_lines(env):
@@ -233,3 +250,30 @@ def test_a_new_episode_has_a_path_of_its_own(env):
         waypoint = torch.where(passed, solution, via)
         moved = compute_joint_move(env.model, q, waypoint, TASK.move_gain)
         assert_close(action, moved)
+
+
+def test_a_new_episode_has_a_path_of_its_own_under_latency():
+    """The observed moment of a latency of one step begins at step 1, and never is at 0."""
+    late = ArmEnv(
+        make_robot("panda"), TASK, 4, "cpu", 0, disturbances=Disturbances(latency=TASK.dt)
+    )
+    program = make_baseline("replan", late)
+    for seed in (9, 10):
+        program(late.reset(seed))
+        assert (late.moment.steps == 1).all()
+        moment = late.moment
+        planned = plan_path(late.world, moment.state.q, moment.scene["goal"], moment.obstacles)
+        assert_close((program._via, program._solution), planned)
+
+
+def test_a_goal_that_is_moved_has_a_path_of_its_own(env):
+    program = make_baseline("replan", env)
+    program(env.reset(11))
+    before = program._solution
+    moment = env.moment
+    goal = moment.scene["goal"].clone()
+    goal[0, 2] += 0.05
+    env.moment = TASK.move_goal(env.world, moment, goal)
+    program(torch.empty(0))
+    changed = (program._solution != before).any(1)
+    assert changed[0] and not changed[1:].any()

@@ -12,6 +12,7 @@ from envs.evaluation import Evaluation
 from envs.planning.motion_planner import plan_path
 from envs.view.handles import list_handles, put
 from envs.view.interactive_control import InteractiveControl
+from envs.view.panel import Panel
 from envs.view.scene import GHOST
 from envs.world import get_obstacles
 from td3_robot.errors import ConfigError
@@ -36,6 +37,16 @@ def tcp(led: InteractiveControl) -> np.ndarray:
 def steps(led: InteractiveControl, count: int) -> None:
     for _ in range(count):
         led.step()
+
+
+@pytest.mark.parametrize("turned", [[1e-200, 0, 0, 0], [0, 0, 0, 0], [1e200, 0, 1e200, 0]])
+def test_a_quaternion_without_a_direction_is_no_request(turned):
+    """Its norm is 0 or infinite in floating point, and the goal would be no number."""
+    panel = Panel(control("reach_pose"))
+    panel._request_move("goal", [0.4, 0.1, 0.4], turned)
+    assert not panel._requests
+    panel._request_move("goal", [0.4, 0.1, 0.4], [0, 2.0, 0, 0])
+    assert list(panel._requests) == ["move goal"]
 
 
 def test_the_arm_follows_its_goal_without_end_and_each_wish_does_what_it_says():

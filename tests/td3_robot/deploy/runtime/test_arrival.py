@@ -92,3 +92,10 @@ def test_states_before_the_motion_do_not_count():
 
 def test_an_arm_without_a_state_came_to_rest_nowhere():
     assert record([]).measure_arrival(PANDA, np.zeros(3), 0.01) is None
+
+
+def test_a_state_of_another_number_of_joints_is_not_kept():
+    """In mid-run; the watchdog stops the arm then, and where it came to rest can still be told."""
+    states = [turn_base(0.4), turn_base(0.4)[:6], turn_base(0.0), turn_base(0.2)[:6]]
+    found = record(states).measure_arrival(PANDA, place_tcp(turn_base(0.0)), 0.01)
+    assert found.reached and found.seconds == pytest.approx(0.2)

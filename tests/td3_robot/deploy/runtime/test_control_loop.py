@@ -95,6 +95,17 @@ def test_it_ends_at_rest_when_the_time_is_up(tmp_path):
     assert len({line.count(",") for line in lines}) == 1
 
 
+def test_the_log_has_what_the_arm_reported_beside_what_it_was_sent_to(tmp_path):
+    """In a dry run the arm stays where it is, and what it would be sent to does not."""
+    arm = Arm()
+    ended(arm, Mind(), started(arm), tmp_path, send=False)
+    rows = np.genfromtxt(tmp_path / "log.csv", delimiter=",", skip_header=1, usecols=range(22))
+    header = (tmp_path / "log.csv").read_text().split("\n", 1)[0].split(",")
+    assert header[1:22:7] == [f"{kind}_panda_joint1" for kind in ("q", "sent", "measured")]
+    assert (rows[-1, 1:8] > PANDA.home).all()
+    np.testing.assert_allclose(rows[:, 15:], np.broadcast_to(PANDA.home, (len(rows), 7)))
+
+
 def test_a_policy_that_fails_is_quoted():
     arm = Arm()
     assert (

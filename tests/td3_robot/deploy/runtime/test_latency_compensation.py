@@ -207,6 +207,38 @@ def test_a_policy_sees_what_the_simulators_does(arms, task, latency, tmp_path, m
     assert task != "pick_place" or env.moment.scene["held"].all()
 
 
+class Way(torch.nn.Module):
+    """Answer with the action that follows the planned path."""
+
+    def __init__(self, columns):
+        super().__init__()
+        self.columns = columns
+
+    def forward(self, observation):
+        return observation[:, self.columns]
+
+
+def test_a_policy_passes_the_corner_when_the_simulators_does(arms, tmp_path):
+    """At a latency of two periods the prediction passes it before the arm does."""
+    env = arms(task="reach_avoid", count=1, latency=0.1)
+    path, way = tmp_path / "policy.onnx", env.layout["way"]
+    plain = envs.make(env.robot, "reach_avoid", 1, seed=0)
+    export.write_policy(path, plain, "reach_avoid", Way(way))
+    policy, shown, early = Policy.load(path, 0.1), env.reset(3), 0
+    for step in range(40):
+        state = env.now.state
+        scene = {name: env.now.scene[name][0].double().numpy() for name in policy.scene}
+        before = scene["passed"].copy().reshape(1)
+        arm = next(rows(state.q, state.qd, state.gripper))
+        command = policy(*arm, **{**scene, "passed": before}, at=step / RATE)
+        expected = (shown[0, way].clamp(-1.0, 1.0) * env.model.qdlim).numpy()
+        np.testing.assert_allclose(command, expected, rtol=0, atol=2e-3)
+        assert before == scene["passed"]  # the scene that was given stays as it was
+        early += bool(env.moment.scene["passed"][0]) and not before
+        shown = env.step(shown[:, way]).observation
+    assert early
+
+
 @pytest.fixture(scope="module")
 def policy(exported):
     return Policy.load(exported("run1"))

@@ -150,6 +150,20 @@ def test_obstacles_that_cannot_be_kept_clear_of_are_refused_later_too():
         safe.obstacles = TABLE
 
 
+BALL = [[0.5, 0.2, 0.9, 0.08]]
+
+
+def test_obstacles_that_move_are_refused():
+    """The filter measures distances to where they are said to be, and they would not stay there."""
+    moving = Obstacles(spheres=BALL, sphere_velocities=[[-0.3, 0.0, 0.0]])
+    with pytest.raises(DeployError, match="keeps clear of obstacles that stand"):
+        SafetyFilter(PANDA, obstacles=moving)
+    safe = started(obstacles=Obstacles(spheres=BALL, sphere_velocities=np.zeros((1, 3))))
+    with pytest.raises(DeployError, match="keeps clear of obstacles that stand"):
+        safe.obstacles = replace(TABLE, box_velocities=[[0.0, 0.0, 0.1]])
+    assert np.array_equal(safe.obstacles.spheres, BALL)
+
+
 def slider() -> Robot:
     """An arm of two joints: one turns about z, the other carries a ball out along x, 1 to 1.2 m
     from there.

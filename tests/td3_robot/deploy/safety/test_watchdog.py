@@ -108,6 +108,23 @@ def test_it_stays_tripped_until_it_is_reset():
     assert arm.watch.reason == "" and np.allclose(arm.qd, SPEED)
 
 
+@pytest.mark.parametrize("now", [np.nan, np.inf, -np.inf])
+def test_a_clock_that_tells_no_time_stops_the_arm(now):
+    arm = moving()
+    arm.watch(now)
+    assert "the time is no finite number" in arm.watch.reason
+    for _ in range(300):
+        qd = arm.watch(now)
+    assert arm.watch.at_rest and not qd.any()
+
+
+def test_a_stop_without_a_reason_is_a_stop():
+    arm = moving()
+    arm.watch.trip("")
+    arm.run(0.3)
+    assert arm.watch.reason == "stopped" and not arm.qd.any()
+
+
 @pytest.mark.parametrize("what", ["state", "command"])
 def test_what_comes_from_the_future_stops_the_arm(what):
     """All that is newer would pass for older: silence would never be noticed."""
