@@ -248,6 +248,7 @@ class ArmEnv:
         action = action.clamp(-1.0, 1.0)
         before = self.now
         seen = self.moment
+        self._earlier_lengths = self._lengths
         self.now = self.arrived = self._advance(action)
         self._moment = self.arrived_moment = self._observe_state(self.arrived)
         next_observation = self.task.observe(self.world, self.moment)
@@ -286,7 +287,7 @@ class ArmEnv:
 
         self.now = self.now.each(put, true).flatten()
         self._moment = self.moment.each(put, known).flatten()
-        self._lengths = put(self._lengths, torch.full_like(self._lengths, self.task.horizon))
+        self._lengths = put(self._lengths, self._earlier_lengths)
         self._time_limits = None  # their counts are of rows that have made the step
 
     def _advance(self, action: Tensor) -> Moment:

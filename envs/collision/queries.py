@@ -135,8 +135,8 @@ def ground_distance(
 ) -> Tensor:
     """Compute the signed distance (B,) of the arm above a horizontal plane [m].
 
-    Links that stand on the plane through the base, or touch it at home, are left out:
-    `model.over_ground` is the rest.
+    Links that no joint lifts or lowers, such as the base, are left out: `model.over_ground` is the
+    rest. One that touches the plane at home counts.
 
     Args:
         q: (B, n) joint positions [rad or m].

@@ -5,6 +5,7 @@ kinematic engine has none of it. What changes between episodes is in the scene, 
 name: see `Body`.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -37,6 +38,19 @@ VARIED = {"friction": 1, "mass": 1, "place": 7, "anchor": 3, "joint_friction": 1
 VARIED |= {"joint_damping": 1}
 _NEEDS = {"place": HELD, "anchor": JOINTED, "joint_friction": JOINTED, "joint_damping": JOINTED}
 _NO_TURN = (1.0, 0.0, 0.0, 0.0)
+_ROUNDING = 1e-4  # of the length of a unit quaternion
+
+
+def _check_turn(owner: str, quaternion: Numbers) -> None:
+    """Check that a quaternion is a rotation.
+
+    Raises:
+        ConfigError: it has not four numbers, or is not of length 1.
+    """
+    if len(quaternion) != 4 or not abs(math.hypot(*quaternion) - 1.0) < _ROUNDING:
+        raise ConfigError(
+            f"{owner} needs a quaternion wxyz of length 1, such as 1 0 0 0, got {list(quaternion)}"
+        )
 
 
 @dataclass(frozen=True)
@@ -51,7 +65,8 @@ class Geom:
         friction: sliding; of two that touch the greater counts.
 
     Raises:
-        ConfigError: an unknown kind, or a size that does not belong to it.
+        ConfigError: an unknown kind, a size that does not belong to it, or values that cannot be
+            right.
     """
 
     kind: str
@@ -63,10 +78,15 @@ class Geom:
     def __post_init__(self):
         if self.kind not in SIZES:
             raise unknown("kind of geom", self.kind, SIZES)
-        if len(self.size) != SIZES[self.kind] or min(self.size) <= 0:
+        if len(self.size) != SIZES[self.kind] or not all(0 < x < math.inf for x in self.size):
             raise ConfigError(
                 f"a {self.kind} needs {SIZES[self.kind]} positive sizes, got {list(self.size)}"
             )
+        if not 0 <= self.friction < math.inf:
+            raise ConfigError(
+                f"friction of a {self.kind} must be from 0 to below infinity, got {self.friction!r}"
+            )
+        _check_turn(f"a {self.kind}", self.quaternion)
 
 
 @dataclass(frozen=True)
@@ -151,8 +171,11 @@ class Body:
                 f"body {self.name!r} needs at least one geom and a name of its own, "
                 f"not {TABLE}, {ROBOT} or {HAND}"
             )
-        if not self.mass > 0:
-            raise ConfigError(f"body {self.name!r}: mass must be positive, got {self.mass!r}")
+        if not 0 < self.mass < math.inf:
+            raise ConfigError(
+                f"body {self.name!r}: mass must be positive and finite, got {self.mass!r}"
+            )
+        _check_turn(f"body {self.name!r}", self.quaternion)
         for what in self.varied:
             if what not in VARIED:
                 raise unknown(f"what varies of body {self.name!r}", what, VARIED)

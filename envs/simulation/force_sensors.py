@@ -11,6 +11,7 @@ from torch import Tensor
 
 from envs.simulation.bodies import JOINT_TORQUE, SENSES, WRENCH
 from envs.simulation.engine import Scene
+from td3_robot.vec_env import draw_normal
 
 
 class ForceSensors:
@@ -51,7 +52,7 @@ class ForceSensors:
     def _sample(self, felt: Tensor, name: str, deviations: tuple[float, float]) -> Tensor:
         force, torque = deviations
         size = felt.new_tensor({WRENCH: [force] * 3 + [torque] * 3, JOINT_TORQUE: [torque]}[name])
-        return size * torch.randn(felt.shape, generator=self._generator, device=felt.device)
+        return size * draw_normal(self._generator, *felt.shape)
 
 
 def measure_forces(scene: Scene) -> Scene:

@@ -1,5 +1,6 @@
 """Variation of the physics between episodes."""
 
+import math
 from dataclasses import dataclass, fields
 
 import torch
@@ -39,7 +40,7 @@ class Variation:
     def __post_init__(self):
         for name, given in self.ranges.items():
             low, high = given
-            if not (low <= high and (low > 0 or (name == "payload" and low == 0))):
+            if not (low <= high < math.inf and (low > 0 or (name == "payload" and low == 0))):
                 raise ConfigError(
                     f"{name} must be a range of positive numbers, the lower first, "
                     f"got {list(given)}"

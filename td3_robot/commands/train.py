@@ -120,12 +120,8 @@ def train_one_run(argv: list[str], arguments: TrainArguments, store: Any) -> int
         if communicator.rank == 0:
             fingerprint = env_fingerprint(env, options.randomize)
             train_run.build_trackers(trainer, callbacks, argv, options, fingerprint)
-        what = f"{options.robot} learns {options.task}"
-        what = f"learning {options.env}" if options.env else what
         processes = f", {communicator.size} processes" if store is not None else ""
-        unit = "env steps" if config.dataset is None else "updates"
-        made = f", from {trainer.steps:,} {unit} on" if trainer.steps else ""
-        say(f"{what} (seed {config.seed}) in {folder}{processes}{made}")
+        say(f"{describe_start(trainer, options)}{processes}")
         summary = trainer.run()
     engines = [getattr(each, "engine", None) for each in (env, evaluation_env)]
     if any(getattr(engine, "unstable", 0) for engine in engines):
@@ -134,6 +130,17 @@ def train_one_run(argv: list[str], arguments: TrainArguments, store: Any) -> int
         say(describe_failures(engines))
     words = format_trusted(flags.plugins, options)
     return train_run.report(trainer, summary, format_command(communicator), flags.stop_at, words)
+
+
+def describe_start(trainer: Any, options: EnvOptions) -> str:
+    """Describe what a run learns, where it is kept and, if it is resumed, from where it goes on."""
+    config = trainer.config
+    what = f"{options.robot} learns {options.task}"
+    if options.env:
+        what = f"learning {options.env}"
+    unit = "env steps" if config.dataset is None else "updates"
+    made = f", from {trainer.steps:,} {unit} on" if trainer.steps else ""
+    return f"{what} (seed {config.seed}) in {trainer.folder}{made}"
 
 
 def format_trusted(plugins: Sequence[str], options: EnvOptions) -> list[str]:

@@ -5,6 +5,7 @@ import torch
 
 import envs
 from envs.simulation.disturbances import Disturbances
+from envs.simulation.force_sensors import ForceSensors, measure_forces
 from envs.tasks.registry import list_tasks
 from tests.envs.playing import play, same, tensors
 from tests.support import mark_slow, set_default_dtype
@@ -29,3 +30,16 @@ def test_the_default_dtype_changes_nothing(task, options):
         found = record()
     assert all(map(same, expected, found))
     assert {value.dtype for row in found for value in row.values()} <= {torch.float32, torch.bool}
+
+
+def test_the_default_dtype_changes_no_measured_force():
+    def measure() -> torch.Tensor:
+        generator = torch.Generator().manual_seed(0)
+        sensors = ForceSensors(Disturbances(force_noise=1.0, torque_bias=0.1), generator)
+        scene = {"wrench": torch.ones(2, 6, dtype=torch.float32)}
+        return measure_forces(sensors.step(sensors.begin(scene)))["wrench"]
+
+    expected = measure()
+    with set_default_dtype(torch.float64):
+        found = measure()
+    assert found.dtype == torch.float32 and torch.equal(found, expected)

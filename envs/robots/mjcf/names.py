@@ -32,8 +32,8 @@ class Names:
         import mujoco  # here: it is an extra
 
         def read(kind: str, count: int, obj: Any) -> list[str]:
-            found = (mujoco.mj_id2name(model, obj, index) for index in range(count))
-            return [name or f"{kind}{index}" for index, name in enumerate(found)]
+            found = [mujoco.mj_id2name(model, obj, index) for index in range(count)]
+            return [name or _make_name(f"{kind}{index}", found) for index, name in enumerate(found)]
 
         self._model = model
         self.model = bytes(model.names).split(b"\0", 1)[0].decode(errors="replace")
@@ -64,3 +64,10 @@ class Names:
             path.append(body)
             body = int(self._model.body_parentid[body])
         return path
+
+
+def _make_name(name: str, taken: list[str | None]) -> str:
+    """Make a name for what has none, which nothing else in the file has."""
+    while name in taken:
+        name += "_"
+    return name

@@ -96,6 +96,12 @@ def load_urdf(
     joints = list_moving_joints(tree, tcp)
     names = tuple(joint.name for joint in joints)
     acceleration = _read_if_all(joints, "acceleration")
+    if acceleration is not None and acceleration.min() < SLOWEST:
+        slow = join_names(j.name for j in joints if not_none(j.acceleration) < SLOWEST)
+        raise ConfigError(
+            f"{tree.source}: acceleration limits below {SLOWEST:g} rad/s2 or m/s2, which no arm "
+            f"has: {slow}; write the arm's own, or none"
+        )
     for notice in (*tree.notices, *describe_faults(tree), *_describe_lacks(joints)):
         warn_once(f"{tree.source}: {notice}")
     return UrdfArm(
@@ -124,6 +130,11 @@ def _describe_lacks(joints: list[Joint]) -> list[str]:
         lacking = [joint.name for joint in joints if getattr(joint, limit) is None]
         if 0 < len(lacking) < len(joints):
             notices.append(f"no {limit} limit is held, for want of those of {join_names(lacking)}")
+    weak = [joint.name for joint in joints if not (joint.effort or 0.0) > 0.0]
+    if 0 < len(weak) < len(joints):
+        notices.append(
+            f"no torque limit is held, for want of a positive effort of {join_names(weak)}"
+        )
     return notices
 
 

@@ -187,6 +187,8 @@ class _Reader:
         low, high = self._read_soft_limits(element, where)
         if low or high:
             self._notices.append(f"{where}: its soft limits are not held, since it has no limits")
+        elif kind == "continuous" and (lower or upper):
+            self._notices.append(f"{where}: its position limits are not held: it is continuous")
         return lower, upper
 
     def _read_soft_limits(self, element: Element, where: str) -> tuple[float | None, float | None]:

@@ -20,6 +20,7 @@ _SHORTEST = 0.05  # [m]
 _FINGER = (0.05, 0.02)  # a link of a gripper: [kg], radius of gyration [m]
 
 LIGHTEST = 1e-3  # [kg] less is no link's weight, but a number for programs that refuse 0
+WIDEST = 3.0  # [m] no link of an arm has a greater radius of gyration
 _ALUMINIUM = 2700.0  # [kg/m3] of the ball that a mass without inertia is taken for
 # [kg/m3] the densest metal: Arblaster 2014, Johnson Matthey Technology Review 58 (3), 137
 _OSMIUM = 22590.0
@@ -168,6 +169,11 @@ def _compute_ball_moment(mass: float, density: float) -> float:
     """Compute the moment of inertia of a ball, 2/5 m r2 [kg m2]."""
     radius = (3.0 * mass / (4.0 * np.pi * density)) ** (1.0 / 3.0)
     return 0.4 * mass * radius**2
+
+
+def compute_gyration(row: np.ndarray) -> float:
+    """Compute the greatest radius of gyration of an inertia (10,) [m]."""
+    return float(np.sqrt(np.linalg.eigvalsh(make_matrix(row))[-1] / row[0]))
 
 
 def merge_inertias(parts: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:

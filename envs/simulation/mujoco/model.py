@@ -20,7 +20,7 @@ from envs.simulation.engine import OBJECT
 from envs.simulation.mujoco.bodies import Bodies, add_robot, make_body_name
 from envs.simulation.mujoco.contacts import Contacts
 from envs.simulation.mujoco.drives import Drives, Ties, add_drives, index_ties, tune
-from envs.simulation.mujoco.inertias import PER_METRE
+from envs.simulation.mujoco.inertias import PER_METRE, WIDEST, compute_gyration
 from envs.simulation.mujoco.shapes import PADS, TABLE, add_capsules, add_cube, add_hand, add_table
 from envs.simulation.mujoco.task_bodies import (
     TaskIndex,
@@ -95,9 +95,13 @@ def build(
         needs: what the task brings; None for nothing.
 
     Raises:
-        ConfigError: the robot has something that physics cannot work with.
+        ConfigError: the robot has something that physics cannot work with, or a body of the task is
+            called like a cube.
     """
     hand = robot.gripper
+    cubes = cubes if cube is not None else ()
+    if needs is not None:
+        _check_names(cubes, needs)
     if hand is not None and hand.physics.torque is None:
         raise ConfigError(
             f"engine mujoco needs to drive the fingers, and gripper {hand.name!r} has no torque "
@@ -112,7 +116,6 @@ def build(
         add_capsules(spec, bodies.by_link, robot, capsules, contacts)
     if hand is not None and hand.pads is not None:
         add_hand(bodies.by_link, robot, contacts)
-    cubes = cubes if cube is not None else ()
     for name in cubes:
         add_cube(spec, contacts, not_none(cube), name)
     root = make_body_name(robot.rtb.links[0].name)
@@ -129,6 +132,16 @@ def build(
     _warn(robot, bodies, capsules is not None)
     task = index_task(model, bodies, needs) if needs is not None else None
     return _index_model(model, substeps, robot, bodies, cubes, task, needs or PhysicsSpec())
+
+
+def _check_names(cubes: tuple[str, ...], needs: PhysicsSpec) -> None:
+    """Refuse bodies that are called like a cube."""
+    for body in needs.bodies:
+        if body.name in cubes:
+            raise ConfigError(
+                f"body {body.name!r} is called like a cube; it needs a name of its own, not "
+                f"{' or '.join(cubes)}"
+            )
 
 
 def _make_spec(contacts: Contacts, timestep: float) -> MjSpec:
@@ -239,6 +252,9 @@ def _warn(robot: Robot, bodies: Bodies, capsules: bool) -> None:
     if weights.mended:
         names = ", ".join(weights.mended)
         guessed += [f"no rigid body has the inertia of {names}: the nearest that one has is taken"]
+    if wide := [name for name, row in weights.rows.items() if compute_gyration(row) > WIDEST]:
+        words = "is that of masses metres apart; it should be in kg m2, the mass in kg"
+        guessed += [f"the inertia of {', '.join(wide)} {words}"]
     if robot.physics.torque is None:
         guessed += ["no torque limits are known: there are none"]
     if not capsules:

@@ -4,13 +4,17 @@ needed.
 
 import gc
 import weakref
+from dataclasses import replace
 
 import pytest
 import torch
 
 import envs
+from envs.arm_env.arm_env import ArmEnv
 from envs.arm_env.reset_buffer import AsyncResetBuffer, ResetBuffer
 from envs.arm_env.time_limits import TimeLimits
+from envs.robots import make_robot
+from envs.tasks.registry import make_task
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +99,21 @@ def test_steps_that_are_taken_back_are_let_go(env):
     del true, known
     gc.collect()
     assert sum(ref() is not None for ref in refs) == 1  # that of the latest step
+
+
+def test_a_step_that_is_taken_back_leaves_shortened_first_episodes_as_short():
+    """Episodes end when those of arms that never made the step do."""
+    task = replace(make_task("reach"), horizon=7)
+    panda = make_robot("panda")
+    plain, held = (ArmEnv(panda, task, 8, "cpu", 3, training=True) for _ in range(2))
+    action = torch.zeros(8, plain.a_dim)
+    true, known = held.now, held.moment
+    held.step(action)
+    held.hold(torch.ones(8, dtype=torch.bool), true, known)
+    ends = [[env.step(action).truncated for _ in range(15)] for env in (plain, held)]
+    assert torch.equal(*map(torch.stack, ends))
+    first = torch.stack(ends[0]).long().argmax(0) + 1
+    assert len(first.unique()) > 2  # they are cut short, each by itself
 
 
 def handed_out(unasked, asking):

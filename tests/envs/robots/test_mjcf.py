@@ -303,3 +303,12 @@ def test_a_task_can_be_done_with_it(write, engine):
     before = env.reset(0)
     step = env.step(torch.ones(2, env.a_dim))
     assert torch.isfinite(step.observation).all() and not torch.equal(before, step.observation)
+
+
+def test_a_joint_without_a_name_gets_one_that_no_other_has(write):
+    path = write(swap=('<joint name="a" axis="0 0 1"', '<joint axis="0 0 1"'))
+    text = open(path).read().replace('"b"', '"joint0"')
+    open(path, "w").write(
+        text.replace('<position joint="a" kp="300" kv="20" forcerange="-40 40"/>', "")
+    )
+    assert load_mjcf(path, velocity=(1.0,)).joint_names == ("joint0_", "joint0", "c")

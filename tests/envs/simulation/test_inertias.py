@@ -229,6 +229,16 @@ def test_a_mass_without_inertia_is_a_ball_of_aluminium(tmp_path, capsys):
     np.testing.assert_allclose(model.body("robot/upper").inertia, 0.4 * radius**2)
 
 
+def test_an_inertia_of_masses_metres_apart_is_told(tmp_path, capsys):
+    """0.01 kg m2 written in kg mm2: a radius of gyration of 71 m for 2 kg."""
+    odd = INERTIAL.format("0.1 0 0", 2, 10000, 10000, 10000)
+    compile_model(write_arm(tmp_path, upper=SOUND, fore=odd))
+    assert "the inertia of fore is that of masses metres apart" in capsys.readouterr().err
+    wide = INERTIAL.format("0.1 0 0", 2, 0.01, 16, 16)  # 2.8 m
+    compile_model(write_arm(tmp_path, upper=SOUND, fore=wide))
+    assert "metres apart" not in capsys.readouterr().err
+
+
 def test_a_moment_below_that_of_the_densest_ball_stands_for_none(tmp_path, capsys):
     """1 kg of osmium, 22,590 kg/m3, is a ball of radius 0.02195 m: 2/5 m r2 is 1.927e-4 kg m2."""
     assert is_rigid(make_row(1.0, np.zeros(3), 1.93e-4 * np.eye(3)))

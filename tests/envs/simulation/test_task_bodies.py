@@ -13,6 +13,7 @@ from envs.robots import make_robot
 from envs.simulation.bodies import Body, Geom, PhysicsSpec, get_body_poses
 from envs.simulation.engine import Command, compile_robot, make_rest_state
 from envs.simulation.mujoco import MujocoEngine
+from tests.support import get_refusal
 
 DT = 0.05
 UPRIGHT = (1.0, 0.0, 0.0, 0.0)
@@ -116,3 +117,36 @@ def test_a_rod_that_leans_is_in_the_box_of_its_ends():
     x, y, z = 0.02, 0.02 + 0.4 * 0.5, 0.02 + 0.4 * 0.75**0.5
     expected = 2.0 / 12.0 * np.array([y**2 + z**2, z**2 + x**2, x**2 + y**2])
     np.testing.assert_allclose(sorted(rod.inertia), sorted(expected), rtol=1e-6)
+
+
+BALL = (Geom("sphere", (0.1,)),)
+
+
+@pytest.mark.parametrize(
+    "make, words",
+    [
+        (lambda: Geom("box", (float("nan"), 1.0, 1.0)), "a box needs 3 positive sizes"),
+        (lambda: Geom("sphere", (float("inf"),)), "a sphere needs 1 positive sizes"),
+        (lambda: Geom("sphere", (0.1,), friction=-1.0), "friction of a sphere must be from 0"),
+        (
+            lambda: Geom("sphere", (0.1,), quaternion=(1.0, 1.0, 0.0, 0.0)),
+            "a sphere needs a quaternion wxyz of length 1, such as 1 0 0 0, got [1.0, 1.0, 0.0, 0",
+        ),
+        (
+            lambda: Body("b", BALL, quaternion=(0.0, 0.0, 0.0, 0.0)),
+            "body 'b' needs a quaternion wxyz of length 1",
+        ),
+        (lambda: Body("b", BALL, quaternion=(1.0, 0.0, 0.0)), "body 'b' needs a quaternion"),
+        (lambda: Body("b", BALL, mass=float("inf")), "body 'b': mass must be positive and finite"),
+    ],
+)
+def test_what_no_body_has_is_refused_in_one_line(make, words):
+    assert words in get_refusal(make)
+
+
+def test_a_body_is_not_called_like_a_cube():
+    needs = PhysicsSpec((Body("object", BALL, "free"),))
+    message = get_refusal(MujocoEngine, make_robot("panda"), DT, 0.04, needs=needs)
+    assert message == (
+        "body 'object' is called like a cube; it needs a name of its own, not object"
+    )

@@ -239,3 +239,9 @@ def test_a_file_that_cannot_be_right_is_one_line(tmp_path, text, message):
 def test_an_unknown_name_is_told_the_names_that_there_are():
     with pytest.raises(ConfigError, match="lab"):
         read_randomization("lap")
+
+
+@pytest.mark.parametrize("given", [(1.0, float("inf")), (float("nan"), 1.0), (1.0, float("nan"))])
+def test_a_range_is_finite(given):
+    with pytest.raises(ConfigError, match="stiffness must be a range of positive numbers"):
+        Variation(stiffness=given)
