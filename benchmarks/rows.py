@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from envs.command_line import EvaluateFlags
+from td3_robot.utils.atomic_files import replace_file
 
 Row = dict[str, object]
 UNSEEN_SEED = EvaluateFlags.seed  # of scenes that no policy was trained on
@@ -26,6 +27,9 @@ def write_rows(path: Path, columns: Sequence[str], key: Sequence[str], rows: Ite
         columns: of the file, in their order; where a row that was there has none of them, it stays
             empty.
         key: names of the columns that tell rows apart.
+
+    Raises:
+        ConfigError: the file cannot be written; it stays as it was.
     """
 
     def get_key(row):
@@ -35,7 +39,7 @@ def write_rows(path: Path, columns: Sequence[str], key: Sequence[str], rows: Ite
     merged |= {get_key(row): row for row in rows}
     groups = list(dict.fromkeys(first for first, *_ in merged))
     ordered = sorted(merged, key=lambda name: groups.index(name[0]))
-    with path.open("w", newline="") as file:
+    with replace_file(path) as new, new.open("w", newline="") as file:
         writer = csv.DictWriter(file, columns, restval="", extrasaction="ignore")
         writer.writeheader()
         writer.writerows(merged[name] for name in ordered)

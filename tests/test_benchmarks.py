@@ -9,6 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from benchmarks.rows import write_rows
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -162,3 +164,19 @@ def test_pages_have_the_tables_of_today(monkeypatch, tmp_path):
         figures.require_filled()
     filled = figures.fill_page(other.read_text())
     assert filled.count("`reach_pose`") == 1 and filled.endswith("<!-- end -->\n\nAnd more.\n")
+
+
+def test_rows_that_cannot_be_written_leave_the_file_as_it_was(tmp_path):
+    """A run that is stopped while it writes costs none of the measurements before it."""
+
+    class Broken:
+        def __str__(self):
+            raise KeyboardInterrupt
+
+    path = tmp_path / "rows.csv"
+    write_rows(path, ("name", "value"), ("name",), [{"name": "a", "value": 1}])
+    before = path.read_text()
+    with pytest.raises(KeyboardInterrupt):
+        write_rows(path, ("name", "value"), ("name",), [{"name": "a", "value": Broken()}])
+    assert path.read_text() == before == "name,value\na,1\n"
+    assert [file.name for file in tmp_path.iterdir()] == ["rows.csv"]

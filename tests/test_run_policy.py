@@ -10,17 +10,20 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import envs
 from benchmarks import faults
-from td3_robot.commands.goal import suggest_time
+from td3_robot.commands.goal import check_goal, suggest_time
 from td3_robot.commands.run import NOT_REACHED, find_policy, replace_limits
-from td3_robot.deploy import Policy
+from td3_robot.deploy import Obstacles, Policy, Robot
+from td3_robot.deploy.planning.reachability import NearestPose
 from td3_robot.deploy.robot.limits import FR3
 from td3_robot.deploy.runtime.arrival import Arrival
+from td3_robot.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -175,6 +178,28 @@ def test_whatever_goes_wrong_the_arm_comes_to_rest_within_its_limits(path, fault
     assert outcome.wrong == "" and outcome.rest <= faults.REST, outcome
     if fault == "policy stopped":
         assert "command" in outcome.line or "held up" in outcome.line
+
+
+@pytest.mark.parametrize(
+    ("clearance", "message"),
+    [
+        (-0.002, "without contact: .* touches itself or an obstacle, by 2.0 mm"),
+        (0.004, "the arm is 4.0 mm from itself or an obstacle, and the safety filter keeps 5.0 mm"),
+        (0.006, None),
+    ],
+)
+def test_a_goal_nearer_to_something_than_the_filter_allows_is_refused(
+    monkeypatch, clearance, message
+):
+    nearest = NearestPose(0.0, 0.0, np.zeros(3), 1.0, clearance)
+    monkeypatch.setattr("td3_robot.commands.goal.find_nearest_pose", lambda *_: nearest)
+    policy = SimpleNamespace(metadata={"task": {"constants": {"tolerance": 0.01}}})
+    given = (policy, Robot.load("panda"), np.zeros(3), Obstacles(), 1.0, 10.0)
+    if message is None:
+        assert check_goal(*given) == 1.0
+        return
+    with pytest.raises(ConfigError, match=message):
+        check_goal(*given)
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,7 @@ class Evaluation:
         return make_random_policy(env, self.seed)
 
     def play(self, keep: bool = False) -> dict[str, dict[str, object]]:
-        """Play and measure every controller.
+        """Play and measure every controller; again, with the same results.
 
         Args:
             keep: keep the trajectories, for `render_report`.
@@ -143,6 +143,8 @@ class Evaluation:
         for name, controller in iter_with_progress(
             controllers, "evaluation", len(controllers), "controllers"
         ):
+            if name in self.summaries:  # random actions would go on with their stream
+                controller = controller._replace(policy=controller.make(controller.env))
             self.summaries[name] = self._play(name, controller, keep)
         return self.summaries
 

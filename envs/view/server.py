@@ -79,7 +79,7 @@ class PageServer:
         without_webgl: set once a browser has reported that it cannot draw the page.
 
     Raises:
-        ViewerError: the port is taken or not permitted.
+        ViewerError: the port is taken, not permitted or none.
     """
 
     def __init__(
@@ -100,9 +100,10 @@ class PageServer:
         }
         try:
             self._server = serve(self._relay, _LOCAL, port, logger=_quiet, **options)
-        except OSError as error:
+        except (OSError, OverflowError) as error:  # the latter of a port that there is not
+            why = error.strerror if isinstance(error, OSError) else "ports are 0 to 65535"
             raise ViewerError(
-                f"cannot serve the page on port {port}: {error.strerror}; try another --port"
+                f"cannot serve the page on port {port}: {why}; try another --port"
             ) from None
         self.address: tuple[str, int] = self._server.socket.getsockname()
         self.url = f"http://{_LOCAL}:{self.address[1]}{self._root}/"

@@ -6,6 +6,7 @@ from td3_robot.deploy import Obstacles, Policy, Robot
 from td3_robot.deploy.planning.reachability import find_nearest_pose
 from td3_robot.deploy.policy import POSE
 from td3_robot.deploy.runtime.arrival import Arrival
+from td3_robot.deploy.safety.safety_filter import CLEARANCE
 from td3_robot.errors import ConfigError
 from td3_robot.utils.console import warn
 
@@ -38,7 +39,8 @@ def check_goal(
         The shortest time of the motion [s].
 
     Raises:
-        ConfigError: the goal is out of reach, or no posture at the goal is free of contact.
+        ConfigError: the goal is out of reach, or no posture at the goal has the clearance that the
+            safety filter keeps.
     """
     where = ",".join(f"{value:g}" for value in goal)
     if goal.size == POSE:
@@ -57,6 +59,12 @@ def check_goal(
             f"goal {where} cannot be reached without contact: at every posture found the arm "
             f"touches itself or an obstacle, by {format_distance(-nearest.clearance)}; choose "
             "another --goal"
+        )
+    if nearest.clearance < CLEARANCE:
+        raise ConfigError(
+            f"goal {where} cannot be reached: at every posture found the arm is "
+            f"{format_distance(nearest.clearance)} from itself or an obstacle, and the safety "
+            f"filter keeps {format_distance(CLEARANCE)}; choose another --goal"
         )
     needed = nearest.travel / speed
     if needed > seconds:

@@ -81,8 +81,9 @@ def read_log(path: Path, n: int) -> ArmRun:
         )
     reasons = [(float(row[0]), row[-1]) for row in rows]
     changes = [now for before, now in zip([(0.0, ""), *reasons], reasons) if now[1] != before[1]]
-    parts = [numbers[:, 1 + k : 1 + k + n] for k in range(0, numbers.shape[1] - 1, n)]
-    q, sent, measured = (*parts, None)[:3]
+    q = numbers[:, 1 : 1 + n]
+    sent = numbers[:, 1 + n : 1 + 2 * n]
+    measured = numbers[:, 1 + 2 * n :] if header != ["time", *older, "reason"] else None
     return ArmRun(path, joints, numbers[:, 0], q, sent, measured, tuple(changes))
 
 

@@ -179,13 +179,13 @@ def _render_robustness(robustness: Robustness, controllers: list[str]) -> str:
 
 def _render_run(run: ArmRun, env: ArmEnv) -> str:
     share = run.sent / env.model.qdlim.cpu().numpy()
-    places = ("Positions that were measured", run.measured)
-    if run.measured is None:
-        places = ("Positions that the arm was sent to", run.q)
+    title = "Positions that were measured"
+    places = run.measured
+    if places is None:
+        title = "Positions that the arm was sent to"
+        places = run.q
     drawn = (
-        _render_figure(
-            places[0], charts.draw_joint_series(run.time, places[1], run.joints, "rad or m")
-        ),
+        _render_figure(title, charts.draw_joint_series(run.time, places, run.joints, "rad or m")),
         _render_figure(
             "Velocities that were sent, of the joints' limits",
             charts.draw_joint_series(run.time, share, run.joints, "velocity over its limit"),

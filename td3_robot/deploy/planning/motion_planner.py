@@ -57,7 +57,7 @@ def find_clearance(robot: Robot, q: np.ndarray, obstacles: Obstacles) -> np.ndar
 
 
 def is_at_corner(q: np.ndarray, via: np.ndarray) -> bool:
-    """Return whether an arm at q (n,) is near enough to the corner (n,) to go on from it."""
+    """Return whether an arm at q (n,) is near enough to the corner (n,) to continue from there."""
     return bool(np.abs(q - via).max() < AT_VIA)
 
 

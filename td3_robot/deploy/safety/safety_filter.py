@@ -25,6 +25,7 @@ SAMPLES = np.linspace(0.0, 1.0, 6)[:, None]
 SLOW = 0.08  # [m] beyond the margin, from where an arm that comes nearer to something slows down
 CREEP = 0.02  # of the speed, kept at the margin: in proportion to the room, no arm would arrive
 CUT = 0.8  # of the speed, by which a step that was not taken lowers the next one's
+CLEARANCE = 0.005  # [m] that is kept to anything by default
 TCP_SHARE = 0.95  # of the TCP speed limit that is aimed at, and asked of the samples
 
 
@@ -59,7 +60,7 @@ class SafetyFilter:
         *,
         speed: float = 1.0,
         margin: float = 0.0,
-        clearance: float = 0.005,
+        clearance: float = CLEARANCE,
         tcp_speed: float | None = None,
         obstacles: Obstacles | None = None,
     ):

@@ -307,3 +307,9 @@ def test_every_wavefront_mesh_is_loaded_with_its_own_materials(servers):
     served = get(servers.address, root(servers) + path).read()
     # the page's own, and the one for each load
     assert served.count(b"const objLoader = new OBJLoader()") == 2
+
+
+@pytest.mark.parametrize("port", [-1, 65536, 70000])
+def test_a_port_that_there_is_not_is_refused_in_one_line(port):
+    with pytest.raises(ViewerError, match=f"on port {port}: ports are 0 to 65535; try another"):
+        PageServer(queue.Queue(), queue.Queue(), threading.Event(), port)
