@@ -186,7 +186,7 @@ class MujocoEngine:
             **scene,
             **self._read_contacts(sensed, state.q),
             "physics": torch.as_tensor(physics, device=state.q.device),
-            _REFERENCE: self._limit_reference(model, worlds, target, after, bad),
+            _REFERENCE: self._limit_reference(model, target, after, bad),
             "unstable": scene["unstable"] + bad,
         }
         if self._task is not None:
@@ -281,19 +281,21 @@ class MujocoEngine:
         )
 
     def _limit_reference(
-        self, model: SimModel, worlds: Worlds, target: SimState, after: SimState, failed: Tensor
+        self, model: SimModel, target: SimState, after: SimState, failed: Tensor
     ) -> Tensor:
         """Limit the servos' reference (B, 2 n + 1) to where they give all their torque.
 
         A blocked arm therefore does not wind up.
         """
+        drives = self.physics.drives
         n = self._n
-        room = _convert_tensor(self.physics.drives.torque / worlds.stiffness, after.q)
-        ways = room[:, :n]  # (1, n) or (B, n)
-        q = torch.clamp(torch.clamp(target.q, after.q - ways, after.q + ways), *model.qlim)
+        room = torch.as_tensor(
+            drives.torque / drives.stiffness, dtype=after.q.dtype, device=after.q.device
+        )
+        q = torch.clamp(torch.clamp(target.q, after.q - room[:n], after.q + room[:n]), *model.qlim)
         gripper = target.gripper
-        if room.shape[1] > n:
-            gripper = torch.clamp(gripper, after.gripper - room[:, n], after.gripper + room[:, n])
+        if len(room) > n:
+            gripper = torch.clamp(gripper, after.gripper - room[n], after.gripper + room[n])
         return torch.where(
             failed[:, None], _flatten_state(after), _flatten_state(SimState(q, target.qd, gripper))
         )

@@ -12,7 +12,6 @@ import torch
 from envs.config.env_options import EnvOptions
 from envs.registry import make, make_from_config
 from envs.robots import make_robot
-from envs.simulation.bodies import Body, Geom, PhysicsSpec
 from envs.simulation.disturbances import Disturbances
 from envs.simulation.engine import Command, compile_robot, make_rest_state
 from envs.simulation.mujoco import MujocoEngine
@@ -116,33 +115,6 @@ def test_a_hand_that_weighs_nothing_moves_and_sags_by_its_payload_alone(payload,
     turned = payload * G * 0.2 * np.sin(shoulder + elbow)
     torque = [turned + payload * G * 0.2 * np.sin(shoulder), turned]
     np.testing.assert_allclose(sag * engine.physics.drives.stiffness, torque, atol=0.01)
-
-
-def test_servos_of_any_stiffness_press_with_all_their_torque_and_store_no_more():
-    """A blocked joint is led by its torque over its own stiffness."""
-    robot = make_robot("panda", gripper="none")
-    model = compile_robot(robot, 0.05, "cpu", None)
-    variation = Variation(stiffness=(0.5, 2.0))
-    wall = Body("wall", (Geom("box", (0.02, 0.5, 0.6)),), position=(0.75, 0.0, 0.6))
-    needs = PhysicsSpec((wall,), senses=("joint_torque",))
-    engine = MujocoEngine(robot, 0.05, variation=variation, needs=needs, threads=1)
-    stiffer = torch.tensor([0.5, 1.0, 2.0])
-    names = list(variation.ranges)
-    varied = torch.tensor([[0.0 if name == "payload" else 1.0 for name in names]]).repeat(3, 1)
-    varied[:, names.index("stiffness")] = stiffer
-    home = torch.as_tensor(robot.home, dtype=torch.float32)
-    state = make_rest_state(model, home.repeat(3, 1))
-    scene = engine.begin(model, state, {"varied": varied})
-    action = torch.zeros(3, robot.n)
-    action[:, 1] = 0.3
-    for _ in range(80):
-        state, scene = engine.step(model, state, Command(action), scene)
-    most = float(robot.physics.torque[1])
-    torch.testing.assert_close(
-        scene["joint_torque"][:, 1], torch.full((3,), -most), atol=0.5, rtol=0.0
-    )
-    lead = scene["told"][:, 1] - state.q[:, 1]
-    torch.testing.assert_close(lead, most / (stiffer * float(robot.physics.stiffness[1])))
 
 
 @pytest.mark.parametrize("side", (0.036, 0.044))
