@@ -296,7 +296,7 @@ def make_readme_training() -> str:
     summary = json.loads((folder / "summary.json").read_text())
     lines = ["```text", "panda learns reach (seed 0) in checkpoints/run2"]
     lines.append(" env steps  updates  success   return  seconds")
-    for row in rows.read_rows(folder / "metrics.csv")[:4]:
+    for row in rows.read_rows(folder / "metrics.csv")[:5]:
         success = f"{100 * float(row['success_rate']):.1f}%"
         lines.append(
             f"{int(row['env_steps']):10,} {int(row['gradient_steps']):8,} {success:>8}"
