@@ -133,7 +133,7 @@ def train_one_run(argv: list[str], arguments: TrainArguments, store: Any) -> int
 
 
 def describe_start(trainer: Any, options: EnvOptions) -> str:
-    """Describe what a run learns, where it is kept and, if it is resumed, from where it continues."""
+    """Describe what a run learns, where it is kept and, once resumed, from where it continues."""
     config = trainer.config
     what = f"{options.robot} learns {options.task}"
     if options.env:

@@ -26,6 +26,7 @@ CONTINUOUS_LIMIT = 2.0 * math.pi
 FASTEST = {True: 20.0, False: 100.0}
 SLOWEST = 1e-3  # [rad/s or m/s]
 LEAST_RANGE = 1e-6  # [rad or m]
+MANY_TURNS = 8.0 * math.pi  # [rad] between limits: arms turn a joint by two or three turns
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def load_urdf(
             f"{tree.source}: acceleration limits below {SLOWEST:g} rad/s2 or m/s2, which no arm "
             f"has: {slow}; write the arm's own, or none"
         )
-    for notice in (*tree.notices, *describe_faults(tree), *_describe_lacks(joints)):
+    for notice in (*tree.notices, *describe_faults(tree), *_describe_limits(joints)):
         warn_once(f"{tree.source}: {notice}")
     return UrdfArm(
         tree=tree,
@@ -123,9 +124,18 @@ def _read_if_all(joints: list[Joint], limit: str) -> np.ndarray | None:
     return values if (values > 0).all() else None
 
 
-def _describe_lacks(joints: list[Joint]) -> list[str]:
-    """Describe limits that some joints have and others lack, so that none is held."""
+def _describe_limits(joints: list[Joint]) -> list[str]:
+    """Describe limits that look wrong, and those that are not held, as some joints lack them."""
     notices = []
+    turning = [
+        joint.name
+        for joint in joints
+        if joint.kind == "revolute" and (joint.upper or 0.0) - (joint.lower or 0.0) > MANY_TURNS
+    ]
+    if turning:
+        notices.append(
+            f"limits of many turns of {join_names(turning)}: they are in radians, not in degrees"
+        )
     for limit in ("acceleration", "jerk"):
         lacking = [joint.name for joint in joints if getattr(joint, limit) is None]
         if 0 < len(lacking) < len(joints):
@@ -174,7 +184,7 @@ def read_position_limits(tree: Tree, joints: list[Joint]) -> np.ndarray:
         if max(-joint.lower, joint.upper) > FAR:
             raise ConfigError(
                 f"{tree.source}: joint {joint.name!r} has the limits {joint.lower:g} to "
-                f"{joint.upper:g}, beyond the ±{FAR:g} [rad or m] that can be resolved"
+                f"{joint.upper:g}, beyond the ±{FAR:g} that can be resolved, in radians or metres"
             )
     wide = (-CONTINUOUS_LIMIT, CONTINUOUS_LIMIT)
     return np.array(

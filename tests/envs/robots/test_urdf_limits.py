@@ -55,3 +55,11 @@ def test_an_acceleration_that_no_arm_has_is_refused(write):
 def test_what_is_as_it_should_be_needs_no_word(write, capsys, kind, position):
     assert make_robot(write(kind, position)).physics.torque.tolist() == [50.0, 50.0]
     assert capsys.readouterr().err == ""
+
+
+def test_limits_in_degrees_are_suspected(write, capsys):
+    make_robot(write(position='lower="-90" upper="90"'))
+    message = "limits of many turns of elbow: they are in radians, not in degrees"
+    assert message in capsys.readouterr().err
+    message = get_refusal(make_robot, write(position='lower="-115" upper="115"'))
+    assert "-115 to 115" in message and "in radians or metres" in message
