@@ -58,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
             robot = make_robot(options.robot, options.gripper, options.tcp, **named)
             fit(robot, options.capsules)
     except Td3RobotError as error:
-        print(f"fit_collision: {error}", file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)
         return 2
     return 0
 

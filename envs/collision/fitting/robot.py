@@ -1,6 +1,5 @@
 """Fitting of the capsules of a whole robot, from its model into its files."""
 
-import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from envs.collision.pairs import MARGIN, TOUCH, choose_pairs
 from envs.collision.queries import pair_distances
 from envs.robots import Robot
 from td3_robot.errors import ConfigError
+from td3_robot.utils.console import warn
 from td3_robot.utils.progress import iter_with_progress, stage
 
 MOTIONS = 1000
@@ -39,7 +39,7 @@ def fit(robot: Robot, most: int) -> None:
     """
     check_shapes(robot)
     for name in find_bare_links(robot):
-        _warn(
+        warn(
             f"nothing is drawn of link {name!r} nor fixed to it, and it has no collision shape: "
             "it is not checked"
         )
@@ -57,14 +57,14 @@ def fit(robot: Robot, most: int) -> None:
     if tight:  # which capsules are near changes with them
         shapes = _leave_out_separated(robot, shapes)
     for first, second in _find_pairs(robot, shapes)[1]:
-        _warn(
+        warn(
             f"the capsules of {first!r} and {second!r} touch at home, so that the two are not "
-            "checked; try --capsules"
+            f"checked; try --capsules {most + 1}"
         )
     for first, second in sorted(find_barred_pairs(robot, shapes) if tight else ()):
-        _warn(
+        warn(
             f"the capsules of {first!r} and {second!r} bar motions to the guard that their meshes "
-            "do not; try --capsules"
+            f"do not; try --capsules {most + 1}"
         )
     _write(files.find_capsule_file(robot), robot, shapes)
 
@@ -137,10 +137,6 @@ def _leave_out_separated(robot: Robot, shapes: Shapes) -> Shapes:
     """Add the pairs to `apart` that would be checked though their meshes never touch."""
     checked, touching = _find_pairs(robot, shapes)
     return replace(shapes, apart=[*shapes.apart, *find_separated_pairs(robot, checked | touching)])
-
-
-def _warn(message: str) -> None:
-    print(f"fit_collision: warning: {message}", file=sys.stderr)
 
 
 def _write(path: Path, robot: Robot, shapes: Shapes) -> None:

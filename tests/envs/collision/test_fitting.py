@@ -333,6 +333,4 @@ def test_the_command_says_what_is_not_installed(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "trimesh", None)
     assert fit_collision.main(["panda"]) == 2
     needed = "fitting capsules needs trimesh, which is not installed"
-    assert capsys.readouterr().err == (
-        f"fit_collision: {needed}: pip install 'td3-robot[collision]'\n"
-    )
+    assert capsys.readouterr().err == f"error: {needed}: pip install 'td3-robot[collision]'\n"

@@ -180,7 +180,7 @@ def test_the_fit_refuses_a_broken_mesh_before_it_writes(alone, content, tmp_path
         arm.write_text(arm.read_text().replace(box, ""))
     assert fit_collision.main([str(arm)]) == 2
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"fit_collision: mesh {tmp_path / 'link.stl'} ")
+    assert line.startswith(f"error: mesh {tmp_path / 'link.stl'} ")
     assert not list(tmp_path.glob("*.yaml"))
 
 
