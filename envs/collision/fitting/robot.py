@@ -17,9 +17,9 @@ from envs.collision.fitting.shapes import fit_link, make_mesh, select_shapes
 from envs.collision.links import count_joints
 from envs.collision.pairs import MARGIN, TOUCH, choose_pairs
 from envs.collision.queries import pair_distances
+from envs.config.notices import warn_once
 from envs.robots import Robot
 from td3_robot.errors import ConfigError
-from td3_robot.utils.console import warn
 from td3_robot.utils.progress import iter_with_progress, stage
 
 MOTIONS = 1000
@@ -39,7 +39,7 @@ def fit(robot: Robot, most: int) -> None:
     """
     check_shapes(robot)
     for name in find_bare_links(robot):
-        warn(
+        warn_once(
             f"nothing is drawn of link {name!r} nor fixed to it, and it has no collision shape: "
             "it is not checked"
         )
@@ -57,12 +57,12 @@ def fit(robot: Robot, most: int) -> None:
     if tight:  # which capsules are near changes with them
         shapes = _leave_out_separated(robot, shapes)
     for first, second in _find_pairs(robot, shapes)[1]:
-        warn(
+        warn_once(
             f"the capsules of {first!r} and {second!r} touch at home, so that the two are not "
             f"checked; try --capsules {most + 1}"
         )
     for first, second in sorted(find_barred_pairs(robot, shapes) if tight else ()):
-        warn(
+        warn_once(
             f"the capsules of {first!r} and {second!r} bar motions to the guard that their meshes "
             f"do not; try --capsules {most + 1}"
         )
