@@ -67,6 +67,8 @@ class Push(CubeTask):
         lift_gain: correction of the height while pushing, as a multiple of the distance.
         turn_weight: reward lost per radian of `turn`.
         gain, damping: of the scripted expert, see `point_down` [1/s, m/rad].
+        homing: speed per distance at which its joints return home as far as the hand's motion
+            leaves them free, so that the elbow does not fold up beside the base [1/s].
     """
 
     longest_way: float
@@ -79,6 +81,7 @@ class Push(CubeTask):
     turn_weight: float
     gain: float
     damping: float
+    homing: float
 
     controllers = ("push",)
     engines = (MUJOCO, KINEMATIC)
@@ -179,13 +182,16 @@ class Push(CubeTask):
 
     def compute_scripted_action(self, world: World, moment: Moment) -> Tensor:
         """Compute the action (B, n) in [-1, 1] along the approach vector and by `compute_turn`."""
+        way = self.compute_approach_vector(world, moment)
+        home = self.homing * (world.home - moment.state.q)
         return point_down(
             world,
             moment,
-            self.compute_approach_vector(world, moment),
+            way,
             self.compute_turn(world, moment),
             self.gain,
             self.damping,
+            torch.where((way != 0.0).any(1, keepdim=True), home, 0.0),
         )
 
     def compute_approach_vector(self, world: World, moment: Moment) -> Tensor:
@@ -196,7 +202,7 @@ class Push(CubeTask):
         """
         cube = moment.scene["object"]
         goal = moment.scene["goal"]
-        left = torch.linalg.vector_norm(goal - cube, dim=1)
+        left = _compute_level_distance(cube, goal)
         hand = self._locate_hand(world, moment)
         lined_up = self._is_lined_up(hand)
         pushing = self._compute_pushing_vector(hand, left)
@@ -251,15 +257,21 @@ class Push(CubeTask):
 
     def compute_turn(self, world: World, moment: Moment) -> Tensor:
         """Return the turn (B,) of the hand about the vertical that makes one of its broad faces
-        meet the cube squarely, up to a quarter of a revolution; zero at the goal [rad].
+        meet the cube squarely; zero at the goal [rad].
 
-        Shut fingers are broader along the closing direction than across it.
+        Shut fingers are broader along the closing direction than across it. The turn is a quarter
+        of a revolution at most. If it leads the last joint beyond its limit, the hand turns the
+        other way, to the other face.
         """
-        left = torch.linalg.vector_norm(moment.scene["goal"] - moment.scene["object"], dim=1)
+        left = _compute_level_distance(moment.scene["object"], moment.scene["goal"])
         ahead = _compute_direction(moment.scene["object"], moment.scene["goal"])
         across = grasp.compute_hand_axes(not_none(world.model.hand), moment.T_be)[:, :, 0]
         angle = torch.atan2(ahead[:, 1], ahead[:, 0]) - torch.atan2(across[:, 1], across[:, 0])
         turn = torch.atan2(torch.sin(2.0 * angle), torch.cos(2.0 * angle)) / 2.0
+        lower, upper = world.model.qlim[:, -1]
+        last = moment.state.q[:, -1] + turn * moment.J[:, 5, -1]
+        beyond = (last < lower) | (last > upper)
+        turn = torch.where(beyond, turn - torch.pi * turn.sign(), turn)
         return torch.where(left < self.near, 0.0, turn)
 
     # Reward
@@ -333,6 +345,12 @@ def compute_reward_terms(task: Push, inputs: RewardInputs, action: Tensor) -> di
     }
 
 
+def _compute_level_distance(start: Tensor, end: Tensor) -> Tensor:
+    """Return level distances (B,); the heights at which a cube and its goal are seen may differ."""
+    return torch.linalg.vector_norm((end - start)[:, :2], dim=1)
+
+
 def _compute_direction(start: Tensor, end: Tensor) -> Tensor:
-    """Return unit vectors (B, 3) from start to end; zero where they coincide."""
-    return torch.nn.functional.normalize(end - start, dim=1)
+    """Return level unit vectors (B, 3) from start to end; zero where they coincide."""
+    level = start.new_tensor([1.0, 1.0, 0.0])
+    return torch.nn.functional.normalize((end - start) * level, dim=1)

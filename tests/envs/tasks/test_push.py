@@ -114,6 +114,63 @@ def test_broad_faces_are_square_twice_a_turn(env):
     assert torch.cosine_similarity(across, ahead).abs().min() > 0.999
 
 
+def test_a_cube_that_is_seen_at_another_height_is_pushed_the_same_way(led):
+    """A camera that is off by 5 mm makes the direction of a short push steep, if it may."""
+    env = envs.make("panda", "push")
+    scene = env.moment.scene
+    level = scene["goal"].clone()
+    level[:, 0] -= 0.014
+    ways = []
+    turns = []
+    for height in (0.02, 0.025):
+        cube = level.clone()
+        cube[:, 2] = height
+        T = env.moment.T_be.clone()
+        T[:, :3, 3] = level - torch.tensor([0.05, 0.0, 0.0])
+        T[:, 2, 3] = TASK.compute_tcp_height(env.world)
+        moment = dataclasses.replace(env.moment, T_be=T, scene={**scene, "object": cube})
+        ways.append(TASK.compute_approach_vector(env.world, moment))
+        turns.append(TASK.compute_turn(env.world, moment))
+    assert ways[0][0, 0] > 0.01
+    torch.testing.assert_close(ways[0], ways[1])
+    torch.testing.assert_close(turns[0], turns[1])
+
+
+def test_a_hand_at_the_limit_of_its_last_joint_turns_to_its_other_face(env):
+    moment = env.moment
+    turn = TASK.compute_turn(env.world, moment)
+    q = moment.state.q.clone()
+    lower, upper = env.world.model.qlim[:, -1]
+    onward = turn * moment.J[:, 5, -1]
+    q[:, -1] = torch.where(onward > 0.0, upper, lower)
+    moment = dataclasses.replace(moment, state=dataclasses.replace(moment.state, q=q))
+    other = TASK.compute_turn(env.world, moment)
+    turned = turn.abs() > 1e-3
+    assert (other[turned].sign() == -turn[turned].sign()).all()
+    torch.testing.assert_close(
+        (turn - other)[turned].abs(), torch.full_like(turn, torch.pi)[turned]
+    )
+
+
+def test_free_joints_follow_what_is_preferred_and_the_hand_does_not_notice():
+    """The elbow of a Panda swings towards home, while the hand stands still."""
+    env = envs.make("panda", "push", num_envs=100)
+    moment = env.moment
+    still = torch.zeros(100, 3)
+    turn = torch.zeros(100)
+    preferred = 0.3 * (env.world.home - moment.state.q)
+    assert preferred.norm(dim=1).min() > 0.01
+    at_rest, homing = (
+        point_down(env.world, moment, still, turn, 5.0, 0.01, each) * env.model.qdlim
+        for each in (None, preferred)
+    )
+    difference = homing - at_rest
+    assert (difference * preferred).sum(1).gt(0.0).all()  # nearer home
+    velocity = (moment.J @ difference[:, :, None])[:, :, 0]
+    alone = (moment.J @ preferred[:, :, None])[:, :, 0]
+    assert velocity.norm(dim=1).median() < 0.02 * alone.norm(dim=1).median()
+
+
 def test_the_reward_is_what_is_written_down():
     seen = RewardInputs(*(torch.tensor([value]) for value in (0.1, 0.2, 0.05, 0.9, -0.01)))
     terms = compute_reward_terms(TASK, seen, torch.tensor([[0.6, -0.8]]))
