@@ -8,7 +8,7 @@ from typing import Any
 from envs.arm_env.arm_env import ArmEnv
 from envs.config.assignments import parse_assignments
 from envs.config.disturbance_options import DISTURBANCES
-from envs.config.env_options import KINEMATIC, EnvOptions
+from envs.config.env_options import KINEMATIC, NOTHING, EnvOptions
 from envs.robots import Robot, make_robot
 from envs.simulation.disturbances import Disturbances
 from envs.simulation.engine import Engine
@@ -40,6 +40,7 @@ def make(
     guard_stops: bool = False,
     training: bool = False,
     engine: str = KINEMATIC,
+    randomize: str = NOTHING,
     disturbances: Disturbances | None = None,
     **disturbance_options: Any,
 ) -> ArmEnv:
@@ -64,13 +65,15 @@ def make(
         guard_stops: with guard: `GuardConstants.stops`.
         training: reuse scenes and stagger episodes, see `ArmEnv`.
         engine: "kinematic", or "mujoco" for contact dynamics.
-        disturbances: delay, lag and noise between the arm and its controller.
-        disturbance_options: fields of `Disturbances` that replace those of `disturbances`, for
-            example `latency=0.05` [s].
+        randomize: what differs from episode to episode, see `read_randomization`; "none": nothing.
+        disturbances: delay, lag and noise between the arm and its controller, instead of
+            `randomize`.
+        disturbance_options: fields of `Disturbances` that replace those of `randomize` or of
+            `disturbances`, for example `latency=0.05` [s].
 
     Raises:
-        ConfigError: no such robot, task, engine or disturbance, an engine that cannot do the task,
-            values in their files that cannot be right, or num_envs below 1.
+        ConfigError: no such robot, task, engine, randomisation or disturbance, an engine that
+            cannot do the task, both of `randomize` and `disturbances`, values that cannot be right.
     """
     chosen = make_task(task)  # first, so that a mistyped task is reported immediately
     if engine not in chosen.engines:
@@ -81,13 +84,7 @@ def make(
     else:
         described = {"xacro": xacro, "base": base, "velocity": velocity}
         made = make_robot(robot, gripper, tcp, acceleration=acceleration, **described)
-    if strange := disturbance_options.keys() - DISTURBANCES:
-        name = min(strange)
-        choices = unknown("keyword of an environment", name, (*_KEYWORDS, *DISTURBANCES))
-        # Other libraries try keywords, and look for Python's own words to leave one out again.
-        raise KeywordError(f"unexpected keyword argument {name!r}: {choices}")
-    if disturbance_options:
-        disturbances = replace(disturbances or Disturbances(), **disturbance_options)
+    disturbances = _choose_disturbances(engine, randomize, disturbances, disturbance_options)
     varied = disturbances.physics if disturbances else None
     moved_by = make_engine(
         engine, made, chosen.dt, chosen.cube_side, varied, chosen.cubes, chosen.physics
@@ -106,6 +103,22 @@ def make(
     )
     env.guard_constants = replace(env.guard_constants, stops=guard_stops)
     return env
+
+
+def _choose_disturbances(
+    engine: str, randomize: str, disturbances: Disturbances | None, named: dict[str, Any]
+) -> Disturbances | None:
+    """Return the disturbances of the keywords of `make`."""
+    if strange := named.keys() - DISTURBANCES:
+        name = min(strange)
+        choices = unknown("keyword of an environment", name, (*_KEYWORDS, *DISTURBANCES))
+        # Other libraries try keywords, and look for Python's own words to leave one out again.
+        raise KeywordError(f"unexpected keyword argument {name!r}: {choices}")
+    if randomize == NOTHING:
+        return replace(disturbances or Disturbances(), **named) if named else disturbances
+    if disturbances is not None:
+        raise ConfigError("randomize and disturbances exclude each other: give one of them")
+    return combine_disturbances(EnvOptions(engine=engine, randomize=randomize, **named))
 
 
 _SWITCHES = ("sparse", "guard", "guard_stops", "engine")  # options that are keywords of `make`

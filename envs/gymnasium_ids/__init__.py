@@ -47,7 +47,7 @@ __all__ = [
 NAMESPACE = "td3_robot"
 KINDS = ("", "sparse", "goal")  # suffixes of ids
 _NAMED = ("gripper", "tcp", "base", "velocity", "acceleration")
-_NAMED += ("sparse", "guard", "guard_stops", "engine")
+_NAMED += ("sparse", "guard", "guard_stops", "engine", "randomize")
 
 
 def register() -> None:
@@ -82,8 +82,7 @@ def make_env_id(robot: str, task: str, kind: str = "") -> str:
 def make_env_spec(options: EnvOptions) -> EnvSpec:
     """Make the Gymnasium specification of what options describe, of plain values for a file.
 
-    Whoever makes the environment has to import this module first. What `randomize` names is left
-    out: the environment is the one without it.
+    Whoever makes the environment has to import this module first.
     """
     if options.env is not None:
         return copy.deepcopy(gym.spec(options.env))

@@ -419,16 +419,11 @@ def test_an_action_that_is_not_a_number_is_refused():
 
 def test_a_specification_of_options_makes_their_environment_after_a_file_has_held_it():
     """As Minari's datasets do it: by JSON, in another program."""
-    options = EnvOptions("ur5e", "reach_pose", gripper="none", sparse=True, latency=0.05)
+    named = {"gripper": "none", "sparse": True, "randomize": "lab", "latency": 0.05}
+    options = EnvOptions("ur5e", "reach_pose", **named)
     written = make_env_spec(options).to_json()
     spec = gym.envs.registration.EnvSpec.from_json(written)
-    assert spec.kwargs == {
-        "robot": "ur5e",
-        "task": "reach_pose",
-        "gripper": "none",
-        "sparse": True,
-        "latency": 0.05,
-    }
+    assert spec.kwargs == {"robot": "ur5e", "task": "reach_pose"} | named
     made = gym.make(spec)
     own = envs.make_from_config(options)
     action = np.full(own.a_dim, 0.1, np.float32)

@@ -1,12 +1,15 @@
 """make: robots and tasks by name."""
 
+import dataclasses
 import re
 
 import pytest
 import torch
 
 import envs
+from envs.config.env_options import EnvOptions
 from envs.robots import make_robot
+from envs.simulation.randomization import read_randomization
 from envs.tasks import registry
 from envs.tasks.registry import find_task_class
 from td3_robot.errors import ConfigError
@@ -43,6 +46,23 @@ def test_the_seed_is_that_of_a_reset():
     second = envs.make("panda", "reach", 2, seed=5)
     assert torch.equal(first.goal, _goal_after_reset(second, 4))
     assert not torch.equal(first.goal, _goal_after_reset(second, 5))
+
+
+def test_a_laboratory_by_name_is_that_of_its_file_and_of_the_command_line():
+    named = envs.make("panda", "reach", 3, seed=4, randomize="lab", noise=0.0)
+    read = dataclasses.replace(read_randomization("lab"), noise=0.0)
+    given = envs.make("panda", "reach", 3, seed=4, disturbances=read)
+    options = EnvOptions("panda", "reach", randomize="lab", noise=0.0)
+    asked = envs.make_from_config(options, 3, seed=4)
+    exact = envs.make("panda", "reach", 3, seed=4)
+    action = torch.full((3, 7), 0.2)
+    first, *same = (env.step(action).observation for env in (named, given, asked))
+    assert all(torch.equal(first, each) for each in same)
+    assert not torch.equal(first, exact.step(action).observation)
+    with pytest.raises(ConfigError, match="randomization 'lap'; did you mean 'lab'"):
+        envs.make("panda", "reach", randomize="lap")
+    with pytest.raises(ConfigError, match="exclude each other"):
+        envs.make("panda", "reach", randomize="lab", disturbances=read)
 
 
 def _goal_after_reset(env, seed):
