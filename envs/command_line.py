@@ -97,8 +97,8 @@ class EvaluateFlags:
             available.
         json: File for the results; by default they are only printed.
         baseline: Controllers to measure on the same starts and goals, separated by commas: random
-            (uniformly random actions) and, for robots, those of --list baselines; empty for none.
-            Each acts without the safety shield, unless +guard is added to its name.
+            (uniformly random actions), other runs and, for robots, those of --list baselines; empty
+            for none. Those act without the safety shield, unless +guard is added to the name.
         report: Folder for a page, index.html, with the table, charts, paths and every failure.
         log: File that `run_policy.py --log` has written, to include in the report.
         robustness: Also measure success under latency, noise and servo lag: 17 more evaluations.

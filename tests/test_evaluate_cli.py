@@ -98,6 +98,23 @@ def cells(text: str) -> dict[str, list[str]]:
     return {row[0]: row[1:] for row in rows}
 
 
+def test_another_run_is_measured_on_the_same_episodes_as_if_alone(work, evaluate, capsys):
+    same = ("--episodes", "30", "--seed", "7")
+    alone = measured(evaluate, "--checkpoint", "still", "--baseline=", *same)
+    both = measured(evaluate, "--checkpoint", "transpose", "--baseline", "random,still", *same)
+    assert list(both["baselines"]) == ["random", "still"]
+    still = both["baselines"]["still"]
+    assert {key: alone[key] for key in still} == still
+    assert both["success_rate"] > still["success_rate"]
+    save_config(Config(), "checkpoints/still/config.yaml", EnvOptions("ur5e"))
+    for name, message in {
+        "still": "was trained on ur5e reach, and is to be measured on panda reach",
+        "stil": "unknown baseline 'stil'; .*the name or folder of a run",
+    }.items():
+        with pytest.raises(ConfigError, match=message):
+            evaluate.main(["--checkpoint", "transpose", "--baseline", name, *same])
+
+
 def test_table_and_json_say_the_same(work):
     arguments = (
         "--checkpoint transpose --episodes 100 --seed 7 --baseline rrmc,random --json out.json"

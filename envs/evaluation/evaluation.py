@@ -119,13 +119,21 @@ class Evaluation:
         Raises:
             ConfigError: there is no baseline of that name, or it cannot do the task.
         """
-        robots = self.options.env is None
-        plain = name.removesuffix(GUARDED) if robots else name
-        known = (RANDOM, *BASELINES) if robots else (RANDOM,)
-        if plain not in known:
-            raise unknown("baseline", name, known)
+        if not self.is_baseline(name):
+            raise unknown("baseline", name, self.baselines)
+        plain = name.removesuffix(GUARDED)
         make = self._make_random if plain == RANDOM else lambda env: make_baseline(plain, env)
         self.add(name, make, guard=plain != name)
+
+    @property
+    def baselines(self) -> tuple[str, ...]:
+        """Names that `add_baseline` takes; not all of these controllers can do every task."""
+        return (RANDOM, *BASELINES) if self.options.env is None else (RANDOM,)
+
+    def is_baseline(self, name: str) -> bool:
+        """Return whether a name, with or without "+guard", is one of `baselines`."""
+        robots = self.options.env is None
+        return (name.removesuffix(GUARDED) if robots else name) in self.baselines
 
     def _make_random(self, env: VecEnv) -> Policy:
         return make_random_policy(env, self.seed)

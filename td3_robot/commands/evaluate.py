@@ -22,8 +22,9 @@ from envs.command_line import (
 from envs.config.env_options import CONDITIONS, EnvOptions
 from envs.view.browser import have_browser
 from envs.view.camera import check_camera
+from td3_robot.checkpoint.run_folders import find
 from td3_robot.cli.arguments import load_run_config, parse_evaluate
-from td3_robot.errors import ConfigError, not_none
+from td3_robot.errors import CheckpointError, ConfigError, not_none, unknown
 from td3_robot.utils.atomic_files import check_folder, check_writable, write_text
 from td3_robot.utils.console import get_command_line, say, warn
 from td3_robot.utils.progress import stage
@@ -145,8 +146,39 @@ def build_evaluation(
     agent.require(env.o_dim, env.a_dim, f"checkpoint {str(checkpoint)!r}")
     evaluation.add("policy", lambda env: agent.select_action)
     for name in flags.baseline:
-        evaluation.add_baseline(name)
+        if evaluation.is_baseline(name):
+            evaluation.add_baseline(name)
+        else:
+            add_run(evaluation, flags, options, name)
     return evaluation, warning
+
+
+def add_run(evaluation: "Evaluation", flags: EvaluateFlags, options: EnvOptions, name: str) -> None:
+    """Add the policy of another run of the same task, under the same conditions.
+
+    Raises:
+        ConfigError: there is neither a baseline nor a run of that name, or the run is of another
+            robot, task or environment.
+        CheckpointError: its checkpoint is damaged.
+    """
+    from td3_robot.td3.agent import TD3
+
+    try:
+        folder = find(name)
+    except CheckpointError as error:
+        known = (*evaluation.baselines, "the name or folder of a run")
+        raise unknown("baseline", name, known) from error
+    _, trained = load_run_config(folder, EnvOptions, {"env": flags.env} if flags.env else {})
+    if trained.metadata != options.metadata:
+        raise ConfigError(
+            f"baseline {name!r} was trained on {trained.name}, and is to be measured on "
+            f"{options.name}"
+        )
+    agent = TD3.from_checkpoint(folder, flags.device)
+    env = evaluation.env
+    agent.require(env.o_dim, env.a_dim, f"baseline {name!r}")
+    heading = str(folder) if name in evaluation.controllers else name
+    evaluation.add(heading, lambda env: agent.select_action)
 
 
 def measure(flags: EvaluateFlags, argv: list[str], agent: "TD3", options: EnvOptions) -> None:
