@@ -130,7 +130,7 @@ def leave_out_view(argv: list[str]) -> list[str]:
 def build_evaluation(
     flags: EvaluateFlags, agent: "TD3", options: EnvOptions, count: int
 ) -> tuple["Evaluation", str | None]:
-    """Build the evaluation with policy and baselines; also return a warning, if there is one.
+    """Build the evaluation with policy and baselines; also return warnings, if there are any.
 
     Args:
         count: of episodes.
@@ -142,19 +142,25 @@ def build_evaluation(
     checkpoint = not_none(flags.checkpoint)
     evaluation = Evaluation(options, count, flags.seed, flags.episode, flags.device)
     env = evaluation.env
-    warning = describe_other_constants(checkpoint, env_fingerprint(env, options.randomize))
+    constants = env_fingerprint(env, options.randomize)
+    warnings = [describe_other_constants(checkpoint, constants)]
     agent.require(env.o_dim, env.a_dim, f"checkpoint {str(checkpoint)!r}")
     evaluation.add("policy", lambda env: agent.select_action)
     for name in flags.baseline:
         if evaluation.is_baseline(name):
             evaluation.add_baseline(name)
         else:
-            add_run(evaluation, flags, options, name)
-    return evaluation, warning
+            folder = add_run(evaluation, flags, options, name)
+            other = describe_other_constants(folder, constants)
+            warnings.append(other and f"{name}: {other}")
+    return evaluation, "; ".join(filter(None, warnings)) or None
 
 
-def add_run(evaluation: "Evaluation", flags: EvaluateFlags, options: EnvOptions, name: str) -> None:
+def add_run(evaluation: "Evaluation", flags: EvaluateFlags, options: EnvOptions, name: str) -> Path:
     """Add the policy of another run of the same task, under the same conditions.
+
+    Returns:
+        Its folder.
 
     Raises:
         ConfigError: there is neither a baseline nor a run of that name, or the run is of another
@@ -179,6 +185,7 @@ def add_run(evaluation: "Evaluation", flags: EvaluateFlags, options: EnvOptions,
     agent.require(env.o_dim, env.a_dim, f"baseline {name!r}")
     heading = str(folder) if name in evaluation.controllers else name
     evaluation.add(heading, lambda env: agent.select_action)
+    return folder
 
 
 def measure(flags: EvaluateFlags, argv: list[str], agent: "TD3", options: EnvOptions) -> None:
