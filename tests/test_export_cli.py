@@ -289,7 +289,7 @@ def test_what_it_cannot_be_asked_is_refused(policy, change):
 
 def test_a_step_takes_no_longer_than_adding_20000_numbers_in_python(policy):
     """200 microseconds on a server of today. Of processor time, so that the machine's other work
-    does not count; the median, which a busy one leaves alone.
+    does not count; the least, since whatever disturbs a step makes it longer.
     """
     asked = (policy.robot.home, np.zeros(7), 0.04, np.array([0.4, 0.0, 0.4]))
 
@@ -299,7 +299,7 @@ def test_a_step_takes_no_longer_than_adding_20000_numbers_in_python(policy):
             start = time.thread_time()
             work()
             times.append(time.thread_time() - start)
-        return np.median(times)
+        return min(times)
 
     assert measure(lambda: policy(*asked)) < measure(lambda: sum(range(20_000)))
 
