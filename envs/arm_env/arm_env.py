@@ -321,7 +321,7 @@ class ArmEnv:
 
     def _compute_outcome(self, before: Moment, moment: Moment, action: Tensor) -> Outcome:
         outcome = self.task.compute_outcome(self.world, moment, action)
-        outcome = motion.add_change_cost(self.task, self.model, before.state, action, outcome)
+        outcome = motion.add_change_cost(self.task, self.world, before, action, outcome)
         return contact.apply_contact_rules(self.task, moment, outcome)
 
     def _compute_reward(self, outcome: Outcome) -> tuple[Tensor, dict[str, Tensor]]:

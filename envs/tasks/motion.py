@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from envs.simulation.engine import SimModel, SimState
+from envs.simulation.engine import SimModel
+from envs.world import Moment, World
 
 if TYPE_CHECKING:
     from envs.tasks.task import Outcome, Task
@@ -23,18 +24,19 @@ def compute_limit_proximity(model: SimModel, q: Tensor) -> Tensor:
 
 
 def add_change_cost(
-    task: "Task", model: SimModel, before: SimState, action: Tensor, outcome: "Outcome"
+    task: "Task", world: World, before: Moment, action: Tensor, outcome: "Outcome"
 ) -> "Outcome":
     """Return the outcome with the cost of commanding a change of velocity, if that has a weight.
 
     The cost is proportional to the change, not to its square: small jitter is what shakes an arm.
 
     Args:
-        before: the arms as the step began.
-        action: (B, a_dim) in [-1, 1].
+        before: the moment before the step.
+        action: (B, a_dim) in [-1, 1], which the task turns into velocities.
     """
     if not task.change_weight:
         return outcome
-    change = action[:, : len(model.qdlim)] - before.qd / model.qdlim
+    wanted = task.make_command(world, before, action).joints
+    change = wanted - before.state.qd / world.model.qdlim
     cost = task.change_weight * change.square().mean(1).sqrt()
     return replace(outcome, terms={**outcome.terms, "change": -cost})
