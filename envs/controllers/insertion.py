@@ -54,6 +54,8 @@ class InsertConstants:
         edge_gain: speed away from an edge per force beyond that [m/s/N].
         gain: speed per distance [1/s].
         damping: see `ResolvedRate` [m/rad].
+        yaw_gain: turning speed about the approach per angle left, of the tilted peg [1/s].
+        yaw_comply: turning speed about the approach per moment, of the tilted peg [rad/s/Nm].
         tilt: of the tilted strategy, about both axes of the hand [rad].
         tip_offset: of the tilted peg from the assumed axis, along both axes, where it comes down
             [m].
@@ -97,6 +99,8 @@ class InsertConstants:
     edge_gain: float = 4e-3
     gain: float = 6.0
     damping: float = 0.02
+    yaw_gain: float = 6.0
+    yaw_comply: float = 0.0
     tilt: float = 0.1
     tip_offset: float = 0.006
     touch: float = 0.013
@@ -115,6 +119,21 @@ class InsertConstants:
 
 
 DEFAULTS = InsertConstants()
+# Of holes so tight that the peg has to take over their turn and tilt: it yields more than it holds
+# its assumed orientation, and is slower wherever it may hit a wall.
+TIGHT = InsertConstants(
+    slow_height=0.006,
+    insert=10.0,
+    insert_gain=1e-3,
+    turn_comply=0.2,
+    yaw_gain=0.7,
+    yaw_comply=0.05,
+    touch=0.01,
+    slide=0.008,
+    settle=0.006,
+    upright_gain=0.7,
+    sink=0.01,
+)
 
 
 @dataclass(frozen=True)
@@ -235,11 +254,12 @@ def compute_tilted(felt: Feeling, constants: InsertConstants = DEFAULTS) -> Tens
     true one unless that is half a width away. Pressed aside, the peg slides until two walls hold
     it, and falls in between them. There it is turned upright, and goes down.
     """
-    turned = compute_turned_share(felt.seated, constants)
+    upright = compute_turned_share(felt.seated, constants)
     met = (felt.searched > 0.0)[:, None]
-    inside = ((turned >= 1.0) & (felt.sunk > constants.seated_depth))[:, None]
-    wanted = constants.tilt * (1.0 - turned)[:, None] * felt.turn.new_tensor([1.0, -1.0, 0.0])
-    turn = constants.gain * (felt.turn + wanted)
+    inside = ((upright >= 1.0) & (felt.sunk > constants.seated_depth))[:, None]
+    wanted = constants.tilt * (1.0 - upright)[:, None] * felt.turn.new_tensor([1.0, -1.0])
+    turn = constants.gain * (felt.turn[:, :2] + wanted)
+    about = constants.yaw_gain * felt.turn[:, 2:] + constants.yaw_comply * felt.moment[:, 2:]
     settle = constants.upright_gain * felt.turn + constants.turn_comply * felt.moment
     to_start = constants.gain * (felt.aside - constants.tip_offset)
     limit = constants.slide
@@ -250,7 +270,8 @@ def compute_tilted(felt: Feeling, constants: InsertConstants = DEFAULTS) -> Tens
     press = _press(felt, constants, constants.lean_press, constants.settle)[:, None]
     insert = _insert(felt, constants, constants.sink)[:, None]
     down = torch.where(inside, insert, torch.where(met, press, above))
-    return torch.cat((across, down, torch.where(inside, settle, turn)), 1)
+    turned = torch.where(inside, settle, torch.cat((turn, about), 1))
+    return torch.cat((across, down, turned), 1)
 
 
 def find_walls(felt: Feeling, constants: InsertConstants = DEFAULTS) -> Tensor:
@@ -330,12 +351,12 @@ class _Program:
 
     Args:
         env: the environment to act in.
-        constants: of the programs.
+        constants: of the programs; None for those of the environment's task.
     """
 
-    def __init__(self, env: Controlled, constants: InsertConstants = DEFAULTS):
+    def __init__(self, env: Controlled, constants: InsertConstants | None = None):
         self._env = env
-        self._constants = constants
+        self._constants = constants or env.task.program
 
     def compute_twist(self, felt: Feeling) -> Tensor:
         """Compute the twist (B, 6) of the peg's tip [m/s, rad/s]."""

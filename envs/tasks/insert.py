@@ -7,7 +7,7 @@ Needs contact physics.
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from torch import Tensor
 from envs import kinematics
 from envs.config.env_options import MUJOCO
 from envs.controllers import insertion
+from envs.controllers.insertion import InsertConstants
 from envs.kinematics.inverse import solve_pose
 from envs.kinematics.pointing_down import solve_pointing_down
 from envs.kinematics.rotations import from_vector, to_matrix, to_quaternion
@@ -109,6 +110,7 @@ class Insert(Task):
     failure_weight: float
     action_weight: float
 
+    program: ClassVar[InsertConstants] = insertion.DEFAULTS  # of the programs that it has
     engines = (MUJOCO,)
     controllers = ("insert_tilted", "insert_spiral", "insert_straight")
     needs_hand = True
@@ -225,8 +227,8 @@ class Insert(Task):
         sunk = felt.sunk + torch.where(met, moved, 0.0)
         searches = met | (felt.press > insertion.FELT)
         passed = self.dt * searches * insertion.compute_search_rate(sunk)
-        held = met & insertion.find_walls(replace(felt, sunk=sunk))
-        held = held | (felt.seated >= insertion.DEFAULTS.held_for)
+        held = met & insertion.find_walls(replace(felt, sunk=sunk), self.program)
+        held = held | (felt.seated >= self.program.held_for)
         memory = {
             "clock": self.dt * after.steps.to(after.tcp.dtype),
             "searched": felt.searched + passed,
@@ -290,10 +292,9 @@ class Insert(Task):
         ]
         if self.shows_force:
             parts += [felt.force / _FORCE_UNIT, felt.moment / _MOMENT_UNIT]
-        constants = insertion.DEFAULTS
-        twist = insertion.compute_tilted(felt, constants)
+        twist = insertion.compute_tilted(felt, self.program)
         scripted = insertion.convert_to_action(
-            world, moment, twist, self.reach, self.speed, constants.damping
+            world, moment, twist, self.reach, self.speed, self.program.damping
         )
         return torch.cat((*parts, scripted), 1)
 
