@@ -3,6 +3,7 @@
 python benchmarks/insert.py                                  # the programs alone
 python benchmarks/insert.py --checkpoints insert insert_blind
 python benchmarks/insert.py --randomize lab_force --seed 7341
+python benchmarks/insert.py --task insert_tight
 """
 
 import argparse
@@ -47,6 +48,7 @@ def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(description="Measure policies of `insert` and its programs.")
     parser.add_argument("--checkpoints", nargs="*", default=[], help="policies to measure")
     parser.add_argument("--robot", default="panda", help="of the programs")
+    parser.add_argument("--task", default="insert", help="insert or insert_tight")
     parser.add_argument("--episodes", type=int, default=1000, help="of each controller")
     parser.add_argument("--seed", type=int, default=rows.UNSEEN_SEED, help="of the episodes")
     parser.add_argument("--randomize", default="none", help="of configs/randomization")
@@ -57,7 +59,10 @@ def main(argv: list[str]) -> None:
     print("| controller | success [%] | time, median [s] | force, median [N] | 95% | most |")
     print("| --- " * 6 + "|")
     plain = EnvOptions(
-        robot=arguments.robot, task="insert", engine=MUJOCO, randomize=arguments.randomize
+        robot=arguments.robot,
+        task=arguments.task,
+        engine=MUJOCO,
+        randomize=arguments.randomize,
     )
     measure(plain, arguments.episodes, arguments.seed, None)
     for checkpoint in arguments.checkpoints:

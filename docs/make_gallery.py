@@ -74,7 +74,7 @@ def gallery(*named: str) -> None:
     if wrong := sorted({*named} - {*robot_names(), *list_tasks()}):
         sys.exit(f"{wrong[0]} is neither a robot nor a task")
     robots, tasks = (
-        [one for one in all_ if one in named] or all_ for all_ in (robot_names(), list_tasks())
+        [one for one in all_ if one in named] or all_ for all_ in (robot_names(), list_drawn())
     )
     PICTURES.mkdir(exist_ok=True)
     with open_headless_page(SIZE) as page:
@@ -83,6 +83,11 @@ def gallery(*named: str) -> None:
                 draw_row(page, *row, tasks)
     tables = (table(name) for name in robot_names())
     PAGE.write_text("\n".join([HEAD, *tables]))
+
+
+def list_drawn() -> list[str]:
+    """List the tasks that do not look like another one."""
+    return [task for task in list_tasks() if task != "insert_tight"]
 
 
 def rows(name: str) -> Iterator[tuple[Row, Robot]]:
