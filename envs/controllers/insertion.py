@@ -122,12 +122,13 @@ DEFAULTS = InsertConstants()
 # Of holes so tight that the peg has to take over their turn and tilt: it yields more than it holds
 # its assumed orientation, and is slower wherever it may hit a wall.
 TIGHT = InsertConstants(
-    slow_height=0.006,
+    slow_height=0.0045,
     insert=10.0,
     insert_gain=1e-3,
     turn_comply=0.2,
     yaw_gain=0.7,
     yaw_comply=0.05,
+    tip_offset=0.0045,
     touch=0.01,
     slide=0.008,
     settle=0.006,
