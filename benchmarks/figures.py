@@ -42,6 +42,7 @@ RUNS = {  # task -> shipped run
             "push",
             "stack",
             "insert",
+            "insert_tight",
         )
     },
 }
@@ -63,6 +64,7 @@ GOALS = {  # task -> what it asks for
     "push": "slide a cube over the table to a goal: 2 cm",
     "stack": "put a cube on another and let it go: at rest on it",
     "insert": "put a peg into a hole known to 3 mm: 15 mm deep, at most 60 N",
+    "insert_tight": "the same with 0.1 instead of 0.5 mm of clearance",
 }
 
 

@@ -40,6 +40,7 @@ CLASSICAL = {  # task -> best classical controller
     "push": "push",
     "stack": "pick+guard",
     "insert": "insert_tilted",
+    "insert_tight": "insert_tilted",
 }
 WORLDS = {
     "exact": {"randomize": "none"},

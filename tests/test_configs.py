@@ -161,11 +161,12 @@ def test_the_pairing_of_a_short_run_and_the_preset_of_crossq_is_taken():
 def test_the_shipped_runs_say_what_they_are_of(run, task):
     config, options = load_run_config(ROOT / "checkpoints" / run, EnvOptions)
     # the engine in which it was trained
-    engine = "mujoco" if task in ("push", "stack", "insert") else "kinematic"
-    worlds = dict.fromkeys(("pick_place", "pick_turned", "push", "stack", "insert"), "lab")
+    engine = "mujoco" if task in ("push", "stack", "insert", "insert_tight") else "kinematic"
+    inserts = ("insert", "insert_tight")
+    worlds = dict.fromkeys(("pick_place", "pick_turned", "push", "stack", *inserts), "lab")
     world = worlds.get(task, "lab_calibrated")
     assert dataclasses.replace(options, **dict.fromkeys(DISTURBANCES)) == EnvOptions(
-        task=task, guard=task not in ("reach", "push", "insert"), engine=engine, randomize=world
+        task=task, guard=task not in ("reach", "push", *inserts), engine=engine, randomize=world
     )
     assert options.disturbances == {}
     again = parse_train(

@@ -65,6 +65,7 @@ RATES = {
     "push": 0.987,
     "stack": 0.995,
     "insert": 0.995,
+    "insert_tight": 0.944,
 }
 
 
