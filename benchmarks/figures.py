@@ -314,7 +314,7 @@ def make_latency_table() -> str:
     """Return the table of what it is worth to estimate the latency."""
     worlds = ("exact", "lab", "lab, not estimated")
     lines = [
-        "| task | exact arm | `lab`, estimated | `lab`, middle of the range assumed |",
+        "| task | exact arm | `lab`, estimated | `lab`, middle assumed (300 episodes) |",
         "| --- | --- | --- | --- |",
     ]
     for task in RUNS:

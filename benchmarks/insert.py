@@ -59,10 +59,7 @@ def main(argv: list[str]) -> None:
     print("| controller | success [%] | time, median [s] | force, median [N] | 95% | most |")
     print("| --- " * 6 + "|")
     plain = EnvOptions(
-        robot=arguments.robot,
-        task=arguments.task,
-        engine=MUJOCO,
-        randomize=arguments.randomize,
+        robot=arguments.robot, task=arguments.task, engine=MUJOCO, randomize=arguments.randomize
     )
     measure(plain, arguments.episodes, arguments.seed, None)
     for checkpoint in arguments.checkpoints:

@@ -5,6 +5,7 @@ td3_robot/config/field.py describes how a field is declared.
 
 import dataclasses
 import importlib
+import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
@@ -274,7 +275,7 @@ def describe_robot_file(robot: "Robot") -> list[str]:
     if not has_capsules(robot):
         lines.append(
             "contact is not checked, as the robot has no collision capsules: "
-            f"python -m envs.collision.fitting {robot.file} makes them"
+            f"python -m envs.collision.fitting {shlex.quote(str(robot.file))} makes them"
         )
     return lines
 

@@ -79,10 +79,13 @@ def make(
     if engine not in chosen.engines:
         able = " or ".join(f"--engine {name}" for name in chosen.engines)
         raise ConfigError(f"task {task!r} cannot be done on engine {engine!r}; it needs {able}")
+    described = {"xacro": xacro, "base": base, "velocity": velocity}
     if isinstance(robot, Robot):
+        given = described | {"gripper": gripper, "tcp": tcp, "acceleration": acceleration}
+        if useless := [name for name, value in given.items() if value]:
+            raise ConfigError(f"{useless[0]} has no effect: robot {robot.name!r} is made already")
         made = robot
     else:
-        described = {"xacro": xacro, "base": base, "velocity": velocity}
         made = make_robot(robot, gripper, tcp, acceleration=acceleration, **described)
     disturbances = _choose_disturbances(engine, randomize, disturbances, disturbance_options)
     varied = disturbances.physics if disturbances else None

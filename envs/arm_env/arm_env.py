@@ -245,7 +245,7 @@ class ArmEnv:
             )
         if not is_asynchronous(self.device) and not torch.isfinite(action).all():
             raise NotFiniteError("action has a value that is NaN or infinite")
-        action = action.clamp(-1.0, 1.0)
+        action = action.clamp(-1.0, 1.0).to(self.now.tcp.dtype)
         before = self.now
         seen = self.moment
         self._earlier_lengths = self._lengths

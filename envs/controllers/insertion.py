@@ -119,8 +119,7 @@ class InsertConstants:
 
 
 DEFAULTS = InsertConstants()
-# Of holes so tight that the peg has to take over their turn and tilt: it yields more than it holds
-# its assumed orientation, and is slower wherever it may hit a wall.
+# In a tight hole the peg has to take over its turn and tilt, and to be slow where it may hit.
 TIGHT = InsertConstants(
     slow_height=0.0045,
     insert=10.0,

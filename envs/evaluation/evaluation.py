@@ -222,12 +222,19 @@ class Evaluation:
         joints = [f"joint {number}" for number in range(1, self.env.robot.n + 1)]
         return joints + ["gripper"] * (self.env.a_dim - self.env.robot.n)
 
+    @property
+    def _conditions(self) -> dict[str, bool | str | float]:
+        """All that differs from undisturbed arms without a guard, for any of the controllers."""
+        guarded = any(controller.guard for controller in self.controllers.values())
+        stops = {"guard_stops": True} if guarded and self.options.guard_stops else {}
+        return stops | self.options.conditions
+
     def __str__(self) -> str:
         which = f"{self.episodes} episodes" if self.episode is None else f"episode {self.episode}"
         words = {"guard": "guarded", "guard_stops": "stops kept", "sparse": "sparse"}
         conditions = (
             words.get(name) or f"{name} {_format_condition(value)}"
-            for name, value in self.options.conditions.items()
+            for name, value in self._conditions.items()
         )
         return ", ".join((self.options.name, *conditions, which, f"seed {self.seed}"))
 
@@ -240,7 +247,7 @@ class Evaluation:
         results["seed"] = self.seed
         if self.episode is not None:
             results |= {"episode": self.episode, "of_episodes": self.episodes}
-        results |= self.options.conditions
+        results |= self._conditions
         if self.options.engine != KINEMATIC:
             results["unstable"] = self.unstable
         first, *others = self.summaries
@@ -273,7 +280,7 @@ class Evaluation:
             curve, replay, run: see `report.Report`.
         """
         known = {"episodes": f"{self.episodes:,}, seed {self.seed}, {self.device}", "guard": "off"}
-        for name, value in self.options.conditions.items():
+        for name, value in self._conditions.items():
             known[name.replace("_", " ")] = _format_condition(value)
         untouched = ", and no contact before" if self.env.world.collision is not None else ""
         known["success"] = f"{self.env.task.criterion}{untouched}"
@@ -361,6 +368,6 @@ class Evaluation:
 
 
 def _format_condition(value: bool | str | float) -> str:
-    if value is True:
-        return "on"
+    if isinstance(value, bool):
+        return "on" if value else "off"
     return value if isinstance(value, str) else f"{value:g}"

@@ -71,5 +71,5 @@ def rotation_vector(R: Tensor) -> Tensor:
 
 
 def rotation_error(R: Tensor, R_goal: Tensor) -> Tensor:
-    """Compute the rotation vector (B, 3) from R (B, 3, 3) to R_goal, in their own frame [rad]."""
+    """Compute the rotation vector (B, 3) from R (B, 3, 3) to R_goal, in the base frame [rad]."""
     return rotation_vector(R_goal @ R.mT)

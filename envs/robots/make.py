@@ -48,7 +48,7 @@ def is_file(name: str) -> bool:
 
 
 def make_robot(
-    name: str,
+    name: str | os.PathLike[str],
     gripper: str | None = None,
     tcp: str | None = None,
     *,
@@ -73,7 +73,7 @@ def make_robot(
         ConfigError: no such robot or gripper, values in its file that cannot be right, or something
             given that the file has already.
     """
-    robot = _make_robot(name, gripper, tcp, xacro or {}, base, velocity)
+    robot = _make_robot(os.fspath(name), gripper, tcp, xacro or {}, base, velocity)
     if acceleration is not None:
         if robot.qddlim is not None:
             raise ConfigError(

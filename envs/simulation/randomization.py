@@ -1,6 +1,7 @@
 """Domain randomisation by name: ranges from a file of configs/randomization, or from a path."""
 
 import dataclasses
+import os
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ def list_randomizations() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
-def read_randomization(name: str) -> Disturbances:
+def read_randomization(name: str | os.PathLike[str]) -> Disturbances:
     """Read the disturbances of a randomisation file.
 
     Args:
@@ -29,6 +30,7 @@ def read_randomization(name: str) -> Disturbances:
     Raises:
         ConfigError: there is none of that name, or it is not as it should be.
     """
+    name = os.fspath(name)
     path = Path(name) if name.endswith(".yaml") else FOLDER / f"{name}.yaml"
     if not path.is_file():
         raise unknown(

@@ -9,6 +9,7 @@ import dataclasses
 import multiprocessing
 import signal
 import socket
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -372,7 +373,7 @@ def _connect(
     )
     process.start()
     cleanup.callback(process.kill)
-    arm = UdpArm(sock.getsockname(), policy.robot.limits.n, faults.latency)
+    arm = UdpArm(sock.getsockname(), policy.robot.limits.n, faults.latency, process.is_alive)
     arm.send(np.zeros(policy.robot.limits.n))  # so that it knows where to send its states
     return arm
 
@@ -385,13 +386,13 @@ def simulate(named: dict, sock: socket.socket, faults: Faults) -> None:
 
     for name in TERMINAL:
         signal.signal(getattr(signal, name), signal.SIG_IGN)  # they are for the loop, which brakes
-    robot = envs.make_robot(
-        named["robot"],
-        named.get("gripper"),
-        named.get("tcp"),
-        xacro=parse_assignments("xacro", named.get("xacro", ())),
-        base=named.get("base"),
-        velocity=named.get("velocity", ()),
-        acceleration=named.get("acceleration"),
-    )
+    try:
+        robot = envs.make_robot(
+            named["robot"],
+            xacro=parse_assignments("xacro", named.get("xacro", ())),
+            velocity=named.get("velocity", ()),
+            **{name: named.get(name) for name in ("gripper", "tcp", "base", "acceleration")},
+        )
+    except ConfigError as error:
+        sys.exit(f"error: {error}")
     serve(SimulatedArm(robot, PERIOD), sock, faults)

@@ -180,7 +180,19 @@ class ReplayBuffer:
         truncated: Tensor,
         valid: Tensor | None = None,
     ) -> None:
-        """Store T time steps; the arguments are those of `add` with a leading time dimension."""
+        """Store T time steps; the arguments are those of `add` with a leading time dimension.
+
+        Raises:
+            ConfigError: an argument has another shape.
+        """
+        self._check_shapes(
+            state=state,
+            action=action,
+            reward=reward,
+            next_state=next_state,
+            terminated=terminated,
+            truncated=truncated,
+        )
         cut = truncated
         if valid is not None:
             cut = torch.where(valid, truncated.to(state.dtype), _NO_TRANSITION)
@@ -189,6 +201,16 @@ class ReplayBuffer:
             self._get_newest_cut().clamp_(min=(~valid[0]).to(state.dtype))
         reward, terminated, cut = (x.unsqueeze(2) for x in (reward, terminated, cut))
         self._write((state, action, reward, terminated, cut, next_state), valid)
+
+    def _check_shapes(self, **parts: Tensor) -> None:
+        """Refuse parts that do not fit a row, and would be written into the next one."""
+        steps = len(parts["state"])
+        o_dim, a_dim, *_ = self._widths
+        widths = {"state": (o_dim,), "action": (a_dim,), "next_state": (o_dim,)}
+        for name, part in parts.items():
+            wanted = (self.num_envs, *widths.get(name, ()))
+            if part.shape != (steps, *wanted):
+                raise ConfigError(f"{name} must have shape {wanted}, got {tuple(part.shape[1:])}")
 
     def _get_newest_cut(self) -> Tensor:
         """Return a view (B,) of the newest slot's column `cut`."""

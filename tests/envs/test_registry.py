@@ -41,6 +41,20 @@ def test_one_environment_is_the_default():
     assert envs.make("panda", "reach").num_envs == 1
 
 
+def test_what_a_robot_that_is_made_has_already_is_not_given_again():
+    panda = make_robot("panda")
+    for given in ({"gripper": "none"}, {"tcp": "foo"}, {"acceleration": 3.0}):
+        with pytest.raises(ConfigError, match=f"{next(iter(given))} has no effect: robot 'panda'"):
+            envs.make(panda, "reach", **given)
+
+
+def test_actions_may_have_another_precision():
+    one, other = (envs.make("panda", "reach", 2, seed=3) for _ in range(2))
+    action = torch.full((2, 7), 0.5)
+    given = one.step(action.double()).observation
+    assert given.dtype == torch.float32 and torch.equal(given, other.step(action).observation)
+
+
 def test_the_seed_is_that_of_a_reset():
     first = envs.make("panda", "reach", 2, seed=4)
     second = envs.make("panda", "reach", 2, seed=5)

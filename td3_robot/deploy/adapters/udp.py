@@ -9,10 +9,12 @@ import socket
 import struct
 import time
 import zlib
+from collections.abc import Callable
 
 import numpy as np
 
 from td3_robot.deploy.arm import ArmClock, Reading
+from td3_robot.deploy.errors import DeployError
 
 HEAD = struct.Struct("<IQd")  # sum, number, stamp [s]
 SUM = struct.Struct("<I")
@@ -56,14 +58,27 @@ class UdpArm:
     """An arm at (host, port) that reports q, qd and its gripper, and takes velocities.
 
     Both ends share one clock: this is for loopback.
+
+    Args:
+        address: host and port.
+        joints: number of joints (n).
+        latency: of the way there and back [s].
+        is_alive: whether the other end may still send a first state; None: it may.
     """
 
     RATE = 250.0  # [Hz]
 
-    def __init__(self, address: tuple[str, int], joints: int, latency: float = 0.0):
+    def __init__(
+        self,
+        address: tuple[str, int],
+        joints: int,
+        latency: float = 0.0,
+        is_alive: Callable[[], bool] | None = None,
+    ):
         self.rate = self.RATE
         self.latency = latency
         self._n = joints
+        self._is_alive = is_alive
         self._inbox = Inbox(2 * joints + 1)
         self._number = 0
         self._clock = ArmClock()
@@ -72,12 +87,19 @@ class UdpArm:
         self._socket.setblocking(False)
 
     def read(self) -> Reading | None:
-        """Return the newest state, or None."""
+        """Return the newest state, or None.
+
+        Raises:
+            DeployError: the other end has ended without a state.
+        """
         newest = None
         for packet, _ in receive_all(self._socket):
             newest = self._inbox.take(packet) or newest
         if newest is None:
+            if self._is_alive is not None and not self._is_alive():
+                raise DeployError("the arm's process has ended before it sent a state")
             return None
+        self._is_alive = None  # from now on its silence tells
         stamp, values = newest
         if not self._clock.is_new(stamp):
             return None

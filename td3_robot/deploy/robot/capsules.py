@@ -197,7 +197,8 @@ class Capsules:
         or 1].
 
         The farthest that a segment's end beyond a joint can be from its axis: the way to it along
-        the chain.
+        the chain. A link that follows a joint may come towards one that the joint itself moves, so
+        there the two fastest count.
 
         Args:
             stroke: (n,) how far each joint slides at most [m]; of one that turns it does not count.
@@ -206,7 +207,7 @@ class Capsules:
             chain.prismatic, stroke, 0.0
         )
         out = np.linalg.norm(self.ends, axis=2).max(1)
-        most = np.where(chain.prismatic, 1.0, 0.0)
+        speeds = [np.where(chain.prismatic, 1.0, 0.0), np.zeros(chain.n)]
         for body, beyond in zip(self.bodies, out):
             moved = np.zeros(chain.n)
             while body > chain.n:
@@ -221,8 +222,10 @@ class Capsules:
             for joint in range(body):
                 slides = chain.prismatic[joint]
                 moved[joint] += 1.0 if slides else links[joint:body].sum() + beyond
-            most = np.maximum(most, moved)
-        return most
+            speeds.append(moved)
+        second, first = np.sort(speeds, axis=0)[-2:]
+        has_followers = np.isin(np.arange(chain.n), [one.joint for one in self.followers])
+        return np.where(has_followers, first + second, first)
 
 
 def find_segment_gap(

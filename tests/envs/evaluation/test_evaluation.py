@@ -12,3 +12,17 @@ def test_played_again_it_gives_the_same_figures():
     first = dict(evaluation.play())
     for _ in range(2):
         assert dict(evaluation.play()) == first
+
+
+def test_a_stop_that_is_kept_for_a_baseline_alone_is_named():
+    evaluation = Evaluation(EnvOptions(task="reach_avoid", guard_stops=True), 2, seed=7)
+    evaluation.add_baseline("rrmc")
+    assert "stops kept" not in str(evaluation)
+    evaluation.add_baseline("rrmc+guard")
+    evaluation.play()
+    assert "stops kept" in str(evaluation) and evaluation.to_dict()["guard_stops"] is True
+
+
+def test_a_switch_that_is_off_is_called_so():
+    options = EnvOptions(latency=0.05, estimate_latency=False)
+    assert "estimate_latency off" in str(Evaluation(options, 2, seed=7))

@@ -230,3 +230,33 @@ def test_where_an_arm_with_followers_can_be_is_found(robot):
     nearest_pose = find_nearest_pose(exported, exported.home, goal)
     assert nearest_pose.distance < 1e-3
     assert np.isfinite(nearest_pose.clearance)
+
+
+def test_links_that_come_towards_each_other_are_as_fast_as_both_together(tmp_path):
+    """Two arms of half a metre, the second of which follows the first the other way round."""
+    from td3_robot.deploy import Obstacles as Around
+    from td3_robot.deploy import Robot
+
+    limit = '<axis xyz="0 0 1"/><limit lower="-1.5" upper="1.5" velocity="2" effort="10"/>'
+    turn = f'type="revolute">{limit}<parent link="base"/>'
+    follows = '<mimic joint="ja" multiplier="-1"/>'
+    file = tmp_path / "pair.urdf"
+    file.write_text(
+        '<robot name="pair"><link name="base"/><link name="a"/><link name="b"/><link name="tcp"/>'
+        f'<joint name="ja" {turn}<child link="a"/><origin xyz="0 0.5 0.5"/></joint>'
+        f'<joint name="jb" {turn}<child link="b"/><origin xyz="0 -0.5 0.5"/>{follows}</joint>'
+        '<joint name="t" type="fixed"><parent link="a"/><child link="tcp"/>'
+        '<origin xyz="0.5 0 0"/></joint></robot>'
+    )
+    ball = [np.array([0.5, 0, 0, 0.5, 0, 0, 0.05])]
+    base = [np.array([0, 0, -0.5, 0, 0, -0.5, 0.02])]
+    write_capsules(
+        file.with_name("pair.urdf.collision.yaml"),
+        "pair.urdf",
+        Shapes({"base": base, "a": ball, "b": ball}),
+    )
+    pair = Robot.from_dict(json.loads(json.dumps(describe(make_robot(file), 10.0))))
+    q = np.linspace(-1.2, 0.0, 1201)[:, None]
+    found = pair.capsules.find_clearance(pair.chain.frames(q), Around(), q)
+    rate = np.abs(np.diff(found) / np.diff(q[:, 0])).max()
+    assert 0.9 < rate <= pair.capsules.find_reach(pair.chain, np.array([1.5])).item() + 1e-9

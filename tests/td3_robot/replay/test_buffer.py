@@ -146,6 +146,19 @@ def test_a_replay_of_other_environments_is_refused():
         ring(16, 4).load_state_dict(ring(16, 2).state_dict())
 
 
+@pytest.mark.parametrize("part, name", list(enumerate(("state", "action", "reward", "next_state"))))
+def test_a_step_of_another_shape_is_refused_and_changes_nothing(part, name):
+    """Written into a ring of rows it would go on in the next row."""
+    buffer = ring(8, 2)
+    put(buffer, 0, 3)
+    before = buffer.rows.clone()
+    given = [column[0] for column in steps(3, 1, 2)]
+    for wrong in (given[part][:1], torch.cat((given[part],) * 2, -1)):
+        with pytest.raises(ConfigError, match=f"{name} must have shape"):
+            buffer.add(*given[:part], wrong, *given[part + 1 :])
+    assert torch.equal(buffer.rows, before) and contents(buffer) == list(range(6))
+
+
 def test_a_replay_that_is_none_is_refused():
     with pytest.raises(CheckpointError, match="lacks sampler, slots"):
         ring(16, 4).load_state_dict({"rows": torch.zeros(4, 10), "head": 0, "capacity": 16})

@@ -3,9 +3,11 @@
 import socket
 
 import numpy as np
+import pytest
 
 from td3_robot.deploy.adapters.udp import Inbox, UdpArm, pack
 from td3_robot.deploy.adapters.udp_server import Faults, Lossy
+from td3_robot.deploy.errors import DeployError
 
 
 def test_only_whole_new_packets_count():
@@ -48,3 +50,15 @@ def test_a_udp_arm_whose_clock_stands_still_is_silent():
             states.append(arm.read())
         assert [state and state.stamp for state in states] == [5.0, None, None, 5.5]
         arm.stop()
+
+
+def test_an_arm_that_ended_before_its_first_state_is_not_waited_for():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        alive = UdpArm(server.getsockname(), 2, is_alive=lambda: True)
+        assert alive.read() is None
+        ended = UdpArm(server.getsockname(), 2, is_alive=lambda: False)
+        with pytest.raises(DeployError, match="ended before it sent a state"):
+            ended.read()
+        for arm in (alive, ended):
+            arm.stop()
