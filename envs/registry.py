@@ -154,12 +154,11 @@ def make_from_config(
         ConfigError: the options name something that cannot be built.
     """
     if options.env is None:
-        named = {
-            name: getattr(options, name)
-            for name in ("gripper", "tcp", "base", "velocity", "acceleration")
-        }
-        named |= {name: getattr(options, name) for name in _SWITCHES}
-        named |= {"xacro": parse_assignments("xacro", options.xacro)}
+        named = {name: getattr(options, name) for name in _SWITCHES}
+        if robot is None:
+            described = ("gripper", "tcp", "base", "velocity", "acceleration")
+            named |= {name: getattr(options, name) for name in described}
+            named["xacro"] = parse_assignments("xacro", options.xacro)
         named |= {"training": training, "disturbances": combine_disturbances(options)}
         return make(robot or options.robot, options.task, num_envs, device, seed, **named)
     from envs.from_gymnasium import make_gymnasium  # here: our own robots do without gymnasium

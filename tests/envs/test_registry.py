@@ -48,6 +48,12 @@ def test_what_a_robot_that_is_made_has_already_is_not_given_again():
             envs.make(panda, "reach", **given)
 
 
+def test_options_that_describe_a_robot_are_those_of_the_robot_made_from_them():
+    options = EnvOptions(robot="panda", gripper="none")
+    bare = make_robot("panda", "none")
+    assert envs.make_from_config(options, 2, robot=bare).robot is bare
+
+
 def test_actions_may_have_another_precision():
     one, other = (envs.make("panda", "reach", 2, seed=3) for _ in range(2))
     action = torch.full((2, 7), 0.5)
