@@ -79,6 +79,8 @@ def make(
     if engine not in chosen.engines:
         able = " or ".join(f"--engine {name}" for name in chosen.engines)
         raise ConfigError(f"task {task!r} cannot be done on engine {engine!r}; it needs {able}")
+    if guard_stops and not guard:
+        raise ConfigError("guard_stops has no effect without guard: give guard=True, too")
     described = {"xacro": xacro, "base": base, "velocity": velocity}
     if isinstance(robot, Robot):
         given = described | {"gripper": gripper, "tcp": tcp, "acceleration": acceleration}
@@ -155,6 +157,7 @@ def make_from_config(
     """
     if options.env is None:
         named = {name: getattr(options, name) for name in _SWITCHES}
+        named["guard_stops"] = options.guard and options.guard_stops
         if robot is None:
             described = ("gripper", "tcp", "base", "velocity", "acceleration")
             named |= {name: getattr(options, name) for name in described}

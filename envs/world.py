@@ -1,7 +1,7 @@
 """The world that stays the same, and the moment that B arms are in, for tasks and controllers."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import torch
@@ -13,7 +13,7 @@ from envs.kinematics.rotations import rotation_error, to_matrix
 from envs.robots import Robot
 from envs.simulation.bodies import JOINT_TORQUE, WRENCH
 from envs.simulation.engine import Scene, SimModel, SimState
-from td3_robot.errors import not_none
+from td3_robot.errors import ConfigError, not_none
 from td3_robot.vec_env import draw_uniform
 
 GROUND = 0.0  # height of the ground in the base frame [m]
@@ -140,6 +140,27 @@ class Moment:
         state = SimState(**{name: tensors[name] for name in ("q", "qd", "gripper")})
         J = tensors["J"]
         return Moment(state, tensors["T_be"], lambda: J, tensors["scene"], tensors["steps"])
+
+    def require_like(self, other: "Moment", *, but: Collection[str] = ()) -> None:
+        """Refuse a moment of another robot, task or number of arms.
+
+        Args:
+            other: the moment.
+            but: tensors that either may have or lack.
+
+        Raises:
+            ConfigError: names the first tensor that differs in its shape, or that one lacks.
+        """
+        own, others = (m.tensors() | m.tensors().pop("scene") for m in (self, other))
+        for name in sorted((own.keys() | others.keys()) - {"scene", *but}):
+            here, there = (
+                tuple(part[name].shape) if name in part else None for part in (own, others)
+            )
+            if here != there:
+                raise ConfigError(
+                    f"the saved arms are of another robot, task or number: {name} is "
+                    f"{there or 'missing'} there, {here or 'missing'} here"
+                )
 
     def flatten(self) -> "Moment":
         """Return the same moment without the moments that it was made of, which `J` reads."""

@@ -35,6 +35,24 @@ def test_it_is_trained_resumed_and_measured_like_a_registered_one(tmp_path, in_p
     assert code == 2 and "gripper of run 'mine' is 'robotiq_2f_85' and stays so" in err
 
 
+def test_a_run_whose_robot_is_a_file_works_from_other_folders(tmp_path, in_process):
+    here, there, elsewhere = (tmp_path / name for name in ("here", "there", "elsewhere"))
+    here.mkdir()
+    elsewhere.mkdir()
+    (here / "gantry.urdf").write_text(GANTRY.read_text())
+    assert in_process(here, "train", "--robot", "gantry.urdf", *SMALL.split())[0] == 0
+    run = "../here/checkpoints/mine"
+    code, _, err = in_process(elsewhere, "train", "--resume", run, "--steps", "800")
+    assert code == 0, err
+    here.rename(there)  # the whole project moves
+    evaluate = ("--checkpoint", "../there/checkpoints/mine", "--episodes", "4", "--baseline", "")
+    code, out, err = in_process(elsewhere, "evaluate", *evaluate)
+    assert code == 0, err
+    (there / "gantry.urdf").unlink()
+    code, _, err = in_process(elsewhere, "evaluate", *evaluate)
+    assert code == 2 and err.startswith("error: ") and "gantry.urdf" in err
+
+
 @pytest.mark.parametrize(
     "line, message",
     [

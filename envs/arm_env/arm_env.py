@@ -171,8 +171,6 @@ class ArmEnv:
         """Compute Jacobians (B, 6, n) in the base frame of joint positions q (B, n) [rad]."""
         return kinematics.jacob0(self.model.chain, q)
 
-    # Episodes
-
     def reset(self, seed: int | None = None) -> Tensor:
         """Start B new episodes and return the observation (B, o_dim)."""
         if seed is not None:
@@ -234,8 +232,6 @@ class ArmEnv:
             left = self._lengths - self.arrived.steps + 1  # before the latest step
             self._time_limits = TimeLimits(left, self.task.horizon)
         return self._time_limits.step()
-
-    # Stepping
 
     def step(self, action: Tensor) -> Step:
         """Simulate one control period; see `VecEnv.step`. Actions are clamped to [-1, 1]."""
@@ -333,8 +329,6 @@ class ArmEnv:
         """Return (B, privileged_dim) of now, or with `arrived` of the latest step's successor."""
         return self.task.observe_privileged(self.world, self.arrived if arrived else self.now)
 
-    # Hindsight
-
     def memory(self, arrived: bool = False) -> Tensor:
         """Return (B, memory_dim) of now, or with `arrived` of the latest step's successor."""
         return self._memory.keep(self.arrived_moment if arrived else self.moment)
@@ -364,8 +358,6 @@ class ArmEnv:
         state, next_state = observed.chunk(2)
         return state, next_state, reward, outcome.ended
 
-    # Resuming
-
     def state_dict(self) -> dict:
         """Return everything that the next step depends on."""
         state = {
@@ -380,20 +372,23 @@ class ArmEnv:
         return state
 
     def load_state_dict(self, state: dict) -> Tensor:
-        """Restore what `state_dict` of an environment with the same robot, task and size returned,
-        on any device, and return the observation.
+        """Restore what `state_dict` returned, on any device, and return the observation.
+
+        Raises:
+            ConfigError: the state is of another robot, task or size; nothing has changed.
         """
+        true, known = (
+            Moment.of_tensors(part).each(lambda x: x.to(self.device))
+            for part in (state, state["known"])
+        )
+        self.now.require_like(true, but=("evidence",))  # older versions had none
         self._episodes.load_state_dict(state["episodes"])
         if self._disturbed is not None:
             self._disturbed.match_scene(state["scene"])
         self._resets.load_state_dict(state["begun"], self.device)
-
-        def move(x):
-            return x.to(self.device)
-
-        self.now = self.arrived = Moment.of_tensors(state).each(move)
-        self._moment = self.arrived_moment = Moment.of_tensors(state["known"]).each(move)
-        self._lengths = move(state["lengths"])
+        self.now = self.arrived = true
+        self._moment = self.arrived_moment = known
+        self._lengths = state["lengths"].to(self.device)
         self._time_limits = None
         if self._disturbed is not None:
             restore_generator(self._disturbed.generator, state["disturbances"])

@@ -231,6 +231,30 @@ class EnvOptions:
         path = CONFIGS / f"{task}.yaml"
         return f"task {task!r}", path if path.parent == CONFIGS and os.path.isfile(path) else None
 
+    @staticmethod
+    def find_files(values: dict[str, object], folder: Path) -> dict[str, object]:
+        """Find the files that these options name by their paths.
+
+        A file that is not in the working directory is looked for in a run's folder and in the
+        folders above it, of which one is the working directory of the training. So is the name of
+        a file whose absolute path does not exist.
+
+        Args:
+            values: options of the run.
+            folder: the run's folder.
+
+        Returns:
+            The options, with the absolute paths of files that were found there.
+        """
+        found = {}
+        for name in ("robot", "randomize"):
+            path = Path(str(values.get(name)))
+            if path.suffix and not os.path.isfile(path):
+                part = path.name if path.is_absolute() else path
+                above = (parent / part for parent in (folder, *folder.parents))
+                found |= {name: str(next(filter(os.path.isfile, above), path))}
+        return values | found
+
 
 def _find_gymnasium_preset(env_id: str) -> Path:
     """Return the file with the longest name that begins the id, else its family's or default."""

@@ -18,7 +18,7 @@ from envs.robots import Robot
 from envs.simulation.failures import describe_failures
 from envs.simulation.randomization import combine_disturbances
 from envs.tasks.measures import Measure
-from td3_robot.errors import unknown
+from td3_robot.errors import ConfigError, unknown
 from td3_robot.evaluation.rollout import (
     Rollout,
     compute_episode_statistics,
@@ -32,6 +32,7 @@ from td3_robot.utils.legacy import keep_old_names
 from td3_robot.utils.progress import iter_with_progress
 from td3_robot.vec_env import Policy, VecEnv
 
+MOST_EPISODES = 10**7
 ROUND = 1000  # arms that step together
 GYMNASIUM_ROUND = 10  # Gymnasium environments, which step one after the other
 GUARDED = "+guard"  # suffix of a baseline that acts under the guard
@@ -70,6 +71,10 @@ class Evaluation:
         device: where the simulation runs.
         robot: the robot of the options, where it exists already.
 
+    Raises:
+        ConfigError: a number is out of its range, or the options name something that cannot be
+            built.
+
     Attributes:
         env: the environment of all controllers that were added without another guard setting.
         controllers: by name, in the order in which they were added; the first is the main one.
@@ -88,6 +93,10 @@ class Evaluation:
         device: str = "cpu",
         robot: Robot | None = None,
     ):
+        _require_integer("episodes", episodes, 1, MOST_EPISODES)
+        _require_integer("seed", seed, 0, 2**32 - 1)
+        if episode is not None:
+            _require_integer("episode", episode, 0, episodes - 1)
         self.options = options
         self.episodes = episodes
         self.seed = seed
@@ -371,3 +380,9 @@ def _format_condition(value: bool | str | float) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     return value if isinstance(value, str) else f"{value:g}"
+
+
+def _require_integer(name: str, value: object, least: int, most: int) -> None:
+    """Refuse a value that is no integer from `least` to `most`."""
+    if not isinstance(value, int) or not least <= value <= most:
+        raise ConfigError(f"{name} must be an integer in [{least}, {most}], got {value!r}")

@@ -85,7 +85,16 @@ class ArmVectorEnv(VectorEnv):
     def reset(
         self, *, seed: int | None = None, options: dict | None = None
     ) -> tuple[Observation, dict]:
-        """Start B episodes. Return observations (B, o_dim) and an empty info."""
+        """Start B episodes. Return observations (B, o_dim) and an empty info.
+
+        Raises:
+            ConfigError: `options` asks for something else, such as a reset of some arms alone.
+        """
+        if options:
+            raise ConfigError(
+                f"reset takes no options, got {', '.join(map(str, options))}: it starts all "
+                "episodes, and an arm whose episode ends begins the next one by itself"
+            )
         super().reset(seed=seed)
         if seed is None and not self._seeded:
             seed = int(self.np_random.integers(2**31)) if self._seed is None else self._seed

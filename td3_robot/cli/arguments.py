@@ -44,6 +44,11 @@ class Environment(Protocol):
         """Return a name for the environment of these options, and its preset's file or None."""
         ...
 
+    @staticmethod
+    def find_files(values: Values, folder: Path) -> Values:
+        """Return the options of the run in `folder` with paths that hold here."""
+        ...
+
 
 E = TypeVar("E", bound=Environment)
 Flags = TypeVar("Flags")
@@ -114,7 +119,7 @@ def parse_train(argv: list[str], environment: type[Environment], flags: type) ->
         )
     notes: list[str] = []
     if resume is not None:
-        base = _read_file(resume / CONFIG_NAME, environment)
+        base = _read_run_file(resume, environment)
     else:
         base = _read_preset(asked, environment, notes if start.config is None else [], old)
     values = base | asked
@@ -147,6 +152,12 @@ def _read_start_file(path: Path | None, environment: type[Environment], old: Old
     if Path(str(values.get("run"))).name == path.absolute().parent.name:
         values.pop("run", None)  # that run has its name already
     return values
+
+
+def _read_run_file(folder: Path, environment: type[Environment]) -> Values:
+    """Read the options of the run in `folder`, with paths that hold here."""
+    values = _read_file(folder / CONFIG_NAME, environment)
+    return environment.find_files(values, Path(os.path.abspath(folder)))
 
 
 def _leave_out(values: Values, names: Iterable[str]) -> Values:
@@ -306,7 +317,7 @@ def load_run_config(
     given = given or {}
     for folder in (checkpoint, checkpoint.parent):
         if os.path.isfile(folder / CONFIG_NAME):
-            values = _read_file(folder / CONFIG_NAME, environment)
+            values = _read_run_file(folder, environment)
             if not trusted:
                 _refuse_command_line_only(environment, _leave_out(values, given))
             trained = build(environment, values)

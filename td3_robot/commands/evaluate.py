@@ -291,7 +291,7 @@ def check_flags(flags: EvaluateFlags, options: EnvOptions) -> None:
     check_folder(flags.report)
     check_camera(flags.camera)
     check_shown(flags, options)
-    check_stops(flags.guard_stops, options, flags.baseline)
+    check_stops(flags.guard_stops, override_options(options, flags), flags.baseline)
 
 
 def format_replay(flags: EvaluateFlags, episode: int) -> str:

@@ -17,7 +17,7 @@ from td3_robot.config.field import (
     check,
     option,
 )
-from td3_robot.errors import ConfigError
+from td3_robot.errors import ConfigError, KeywordError, unknown
 
 NORMS = ("none", "layer", "batch", "renorm")
 BATCHED = ("batch", "renorm")  # those whose statistics are of a batch
@@ -220,8 +220,15 @@ def resolve_config(config: TD3Config | None, options: Mapping[str, Any]) -> TD3C
 
     Args:
         options: fields of `TD3Config`; a width of hidden layers may be one number.
+
+    Raises:
+        KeywordError: there is no such field.
+        ConfigError: a value is out of its range.
     """
     options = dict(options)
+    known = [item.name for item in dataclasses.fields(config or TD3Config)]
+    for name in options.keys() - set(known):
+        raise KeywordError(str(unknown("option of TD3", name, known)))
     for name in {"hidden", "critic_hidden"} & options.keys():
         widths = options[name]
         options[name] = (widths,) if isinstance(widths, int) else tuple(widths)

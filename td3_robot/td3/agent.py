@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from td3_robot.config.td3 import TD3Config, resolve_config
-from td3_robot.errors import ConfigError
 from td3_robot.networks.backward import (
     AutogradPass,
     JointPass,
@@ -108,10 +107,7 @@ class TD3:
         self.a_dim = a_dim
         self.device = torch.device(device)
         self.a_max = torch.as_tensor(a_max, dtype=torch.float32, device=self.device)
-        is_bound = ((self.a_max > 0) & self.a_max.isfinite()).all()
-        if self.a_max.shape not in ((), (a_dim,)) or not is_bound:
-            shape = f"one value or {a_dim}, got {self.a_max.tolist()}"
-            raise ConfigError(f"a_max must be positive and finite, {shape}")
+        agent_io.check_spaces(o_dim, a_dim, self.a_max)
         self.value = make_value_head(self.config, self.device)
         self.actor_terms = make_actor_terms(self.config, self.a_max)
         self.gradient_steps = 0

@@ -11,7 +11,7 @@ from td3_robot import checkpoint
 from td3_robot.checkpoint.agent_spec import check_layers, read_agent_spec
 from td3_robot.checkpoint.validation import StateMismatch, validate_state
 from td3_robot.config.td3 import TD3Config
-from td3_robot.errors import CheckpointError
+from td3_robot.errors import CheckpointError, ConfigError
 from td3_robot.networks.mlp import MakeNetworks, make_mlps
 from td3_robot.networks.weight_norm import normalize_weights
 
@@ -53,14 +53,30 @@ def save_agent(agent: Agent, name: str | Path, notes: dict[str, object] | None =
     checkpoint.write(name, states, {"agent": get_metadata(agent), **(notes or {})})
 
 
+def check_spaces(o_dim: int, a_dim: int, a_max: Tensor) -> None:
+    """Check the sizes of observations and actions, and the bounds of actions.
+
+    Raises:
+        ConfigError: names what is wrong.
+    """
+    for name, value in {"o_dim": o_dim, "a_dim": a_dim}.items():
+        if not isinstance(value, int) or value < 1:
+            raise ConfigError(f"{name} must be a positive integer, got {value!r}")
+    is_bound = ((a_max > 0) & a_max.isfinite()).all()
+    if a_max.shape not in ((), (a_dim,)) or not is_bound:
+        shape = f"one value or {a_dim}, got {a_max.tolist()}"
+        raise ConfigError(f"a_max must be positive and finite, {shape}")
+
+
 def load_agent_from_checkpoint(
     make_agent: Any, name: str | Path, device: torch.device | str, networks: MakeNetworks, **options
 ) -> Any:
     """Make an agent by `make_agent`, `TD3` or a subclass, see `TD3.from_checkpoint`."""
+    name = checkpoint.find(name)
     found = checkpoint.load(name)
-    spec = read_agent_spec(Path(name), found)
+    spec = read_agent_spec(name, found)
     if networks is make_mlps:
-        check_layers(Path(name), spec, found)
+        check_layers(name, spec, found)
     options |= {"networks": networks, **spec.options}
     agent = make_agent(spec.o_dim, spec.a_dim, spec.a_max, device, **options)
     _load_states(agent, name, found.states)
@@ -69,10 +85,11 @@ def load_agent_from_checkpoint(
 
 def load_agent(agent: Agent, name: str | Path) -> None:
     """Read a checkpoint into an existing agent, see `TD3.load`."""
+    name = checkpoint.find(name)
     found = checkpoint.load(name)
     options = {}
     if "agent" in found.metadata:
-        spec = read_agent_spec(Path(name), found)
+        spec = read_agent_spec(name, found)
         options = spec.options
         if spec.a_dim == agent.a_dim and spec.a_max != agent.a_max.tolist():
             raise CheckpointError(

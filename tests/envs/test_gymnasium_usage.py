@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from envs.gymnasium_ids import make_env_id
-from td3_robot.errors import NotFiniteError, ViewerError
+from td3_robot.errors import ConfigError, NotFiniteError, ViewerError
 
 REACH = make_env_id("panda", "reach", "")
 
@@ -36,6 +36,13 @@ def test_the_action_of_a_waiting_arm_is_ignored_whatever_it_is():
     assert waits >= 3
     with pytest.raises(NotFiniteError, match="NaN"):
         odd.step(np.full((3, 7), np.nan, np.float32))
+
+
+def test_a_reset_of_some_arms_alone_is_refused():
+    env = gym.make_vec(REACH, num_envs=2)
+    with pytest.raises(ConfigError, match="reset takes no options, got reset_mask"):
+        env.reset(options={"reset_mask": np.array([True, False])})
+    env.reset(seed=3, options={})
 
 
 def test_pictures_that_cannot_be_drawn_are_one_line_each_time(monkeypatch):

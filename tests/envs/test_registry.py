@@ -48,6 +48,12 @@ def test_what_a_robot_that_is_made_has_already_is_not_given_again():
             envs.make(panda, "reach", **given)
 
 
+def test_stops_are_kept_by_a_guard_alone():
+    with pytest.raises(ConfigError, match="guard_stops has no effect without guard"):
+        envs.make("panda", "reach", guard_stops=True)
+    envs.make_from_config(EnvOptions(guard_stops=True))  # for baselines that bring a guard
+
+
 def test_options_that_describe_a_robot_are_those_of_the_robot_made_from_them():
     options = EnvOptions(robot="panda", gripper="none")
     bare = make_robot("panda", "none")

@@ -212,3 +212,21 @@ def test_jacobians_are_of_the_arms_as_they_are_after_resets():
         for moment in (env.now, env.moment, env.arrived):
             torch.testing.assert_close(moment.J, env.jacob0(moment.state.q), rtol=0, atol=1e-6)
             assert moment.J is moment.J
+
+
+@pytest.mark.parametrize(
+    "robot, number, lost, message",
+    [
+        ("panda", 3, None, r"J is \(3, 6, 7\) there, \(4, 6, 7\) here"),
+        ("ur5e", 4, None, r"J is \(4, 6, 6\) there"),
+        ("panda", 4, "clearance", r"clearance is missing there, \(4,\) here"),
+    ],
+)
+def test_a_state_of_other_arms_is_refused_and_nothing_changes(robot, number, lost, message):
+    env = make()
+    before = env.reset(3)
+    state = make(robot, number).state_dict()
+    state["scene"].pop(lost, None)
+    with pytest.raises(ConfigError, match=message):
+        env.load_state_dict(state)
+    assert torch.equal(env.load_state_dict(env.state_dict()), before)

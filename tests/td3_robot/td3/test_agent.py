@@ -235,6 +235,26 @@ def test_a_bound_that_is_none_is_refused(a_max):
         TD3(3, 2, a_max)
 
 
+@pytest.mark.parametrize("sizes", [(0, 7), (3, -1), (3.0, 2), ("3", 2)])
+def test_sizes_that_are_none_are_refused(sizes):
+    with pytest.raises(ConfigError, match="_dim must be a positive integer, got "):
+        TD3(*sizes)
+
+
+def test_an_option_that_there_is_not_is_named_with_the_nearest():
+    for wrong in (TypeError, ConfigError):
+        with pytest.raises(wrong, match="unknown option of TD3 'gama'; did you mean 'gamma'?"):
+            TD3(3, 2, gama=0.9)
+
+
+def test_a_run_is_found_by_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    agent = TD3(3, 2, hidden=(8,))
+    agent.save("checkpoints/mine")
+    assert same(snapshot(agent, *NETWORKS), snapshot(TD3.from_checkpoint("mine"), *NETWORKS))
+    agent.load("mine")
+
+
 # Acting
 
 
