@@ -20,6 +20,7 @@ from envs.collision.queries import pair_distances
 from envs.config.notices import warn_once
 from envs.robots import Robot
 from td3_robot.errors import ConfigError
+from td3_robot.utils.atomic_files import check_writable
 from td3_robot.utils.progress import iter_with_progress, stage
 
 MOTIONS = 1000
@@ -35,9 +36,12 @@ def fit(robot: Robot, most: int) -> None:
     free, see `find_barred_pairs`.
 
     Raises:
-        ConfigError: a mesh to enclose is missing or no whole mesh, or the model has no shapes.
+        ConfigError: a mesh to enclose is missing or no whole mesh, the model has no shapes, or the
+            file cannot be written.
     """
     check_shapes(robot)
+    target = files.find_capsule_file(robot)
+    check_writable(target)  # before minutes of fitting
     for name in find_bare_links(robot):
         warn_once(
             f"nothing is drawn of link {name!r} nor fixed to it, and it has no collision shape: "
@@ -66,7 +70,7 @@ def fit(robot: Robot, most: int) -> None:
             f"the capsules of {first!r} and {second!r} bar motions to the guard that their meshes "
             f"do not; try --capsules {most + 1}"
         )
-    _write(files.find_capsule_file(robot), robot, shapes)
+    _write(target, robot, shapes)
 
 
 def check_shapes(robot: Robot) -> None:

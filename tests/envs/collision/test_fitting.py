@@ -329,6 +329,17 @@ def test_the_command_refuses_in_one_line(arguments, named, capsys):
     assert code == 2 and named in capsys.readouterr().err.strip().splitlines()[-1]
 
 
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_fitted(
+    tmp_path, monkeypatch, capsys
+):
+    file = tmp_path / "arm.urdf"
+    shutil.copy(ROOT / "tests" / "envs" / "data" / "gantry.urdf", file)
+    (tmp_path / "arm.urdf.collision.yaml").mkdir()
+    monkeypatch.setattr(envs.collision.fitting.robot, "fit_arm", None)  # is not called
+    assert fit_collision.main([str(file), "--tcp", "tool0"]) == 2
+    assert "arm.urdf.collision.yaml': it must be a file" in capsys.readouterr().err
+
+
 def test_the_command_says_what_is_not_installed(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "trimesh", None)
     assert fit_collision.main(["panda"]) == 2
