@@ -32,21 +32,19 @@ class InsertConstants:
         slow: speed where contact may come [m/s].
         slow_height: height over the assumed surface below which the peg is slow [m].
         in_depth: depth under the first contact from which the peg is in the hole [m].
-        press: force to press with while searching [N].
-        insert: force to press with while inserting [N].
-        press_gain: speed per force that is missing, while searching [m/s/N].
-        insert_gain: speed per force that is missing, while inserting [m/s/N].
+        press, insert: force to press with while searching, and while inserting [N].
+        press_gain, insert_gain: speed per force that is missing then [m/s/N].
         insert_limit: greatest speed that follows from a missing force while inserting [m/s].
         touches: press force below which the peg counts as touching nothing [N].
         resists: press force below which the peg counts as moving freely in the hole [N].
         overtravel: depth below the assumed bottom of the hole at which insertion ends [m].
-        comply: speed aside per force from aside, in the hole [m/s/N].
+        comply, comply_limit: speed aside per force from aside, in the hole [m/s/N], and fastest.
         turn_comply: turning speed per moment, in the hole [rad/s/Nm].
+        turn_limit: fastest that follows, of the tilted peg [rad/s].
         search: speed along the spiral [m/s].
         pitch: distance of the spiral's turns [m].
         widest: radius of the spiral's outermost turn [m].
-        whirl: fastest turning of the spiral [rad/s].
-        spiral_gain: speed per distance from the spiral [1/s].
+        whirl, spiral_gain: its fastest turning [rad/s], and speed per distance from it [1/s].
         return_time: time of the way back to the spiral's start [s].
         friction: highest coefficient that is expected.
         blocked: force from aside, beyond what friction explains, that comes from an edge of the
@@ -60,16 +58,13 @@ class InsertConstants:
         tip_offset: of the tilted peg from the assumed axis, along both axes, where it comes down
             [m].
         touch: speed of the tilted peg where contact may come [m/s].
-        lean: force aside along both axes while the tilted peg slides [N].
-        lean_press: force down meanwhile [N].
-        slide: fastest sliding along each axis [m/s].
-        slide_gain: sliding speed per force that is missing [m/s/N].
+        lean, lean_press: force aside along both axes while it slides, and down meanwhile [N].
+        slide, slide_gain: fastest sliding along each axis [m/s], per missing force [m/s/N].
         settle: fastest down meanwhile [m/s].
         held: share of `lean` that a wall gives.
         fallen: depth below the first contact that a peg between walls has [m].
         held_for: time between walls before the peg is turned upright [s].
-        upright: speed of that turn [rad/s].
-        upright_gain: turning speed per angle left below `seated_depth` [1/s].
+        upright, upright_gain: speed of that turn [rad/s], per angle left at the depth below [1/s].
         seated_depth: depth under the first contact from which an upright peg is inserted [m].
         sink: speed of the tilted strategy down in the hole, without resistance [m/s].
     """
@@ -87,7 +82,9 @@ class InsertConstants:
     resists: float = 5.0
     overtravel: float = 0.005
     comply: float = 1e-3
+    comply_limit: float = math.inf
     turn_comply: float = 0.05
+    turn_limit: float = math.inf
     search: float = 0.018
     pitch: float = 0.0035
     widest: float = 0.0065
@@ -119,19 +116,20 @@ class InsertConstants:
 
 
 DEFAULTS = InsertConstants()
-# In a tight hole the peg has to take over its turn and tilt, and to be slow where it may hit.
+# In a tight hole the peg has to take over its turn and tilt, and to be slow where it may hit. What
+# yields within a latency has to stay below the clearance, or the peg strikes from wall to wall.
 TIGHT = InsertConstants(
     slow_height=0.0045,
     insert=10.0,
     insert_gain=1e-3,
+    comply_limit=0.003,
     turn_comply=0.2,
+    turn_limit=0.1,
     yaw_gain=0.7,
     yaw_comply=0.05,
-    tip_offset=0.0045,
-    touch=0.01,
-    slide=0.008,
+    slide=0.009,
     settle=0.006,
-    upright_gain=0.7,
+    upright_gain=2.0,
     sink=0.01,
 )
 
@@ -260,7 +258,8 @@ def compute_tilted(felt: Feeling, constants: InsertConstants = DEFAULTS) -> Tens
     wanted = constants.tilt * (1.0 - upright)[:, None] * felt.turn.new_tensor([1.0, -1.0])
     turn = constants.gain * (felt.turn[:, :2] + wanted)
     about = constants.yaw_gain * felt.turn[:, 2:] + constants.yaw_comply * felt.moment[:, 2:]
-    settle = constants.upright_gain * felt.turn + constants.turn_comply * felt.moment
+    give = (constants.turn_comply * felt.moment).clamp(-constants.turn_limit, constants.turn_limit)
+    settle = constants.upright_gain * felt.turn + give
     to_start = constants.gain * (felt.aside - constants.tip_offset)
     limit = constants.slide
     slide = (constants.slide_gain * (constants.lean + felt.force[:, :2])).clamp(-limit, limit)
@@ -287,7 +286,8 @@ def compute_turned_share(seated: Tensor, constants: InsertConstants = DEFAULTS) 
 
 
 def _comply(felt: Feeling, constants: InsertConstants) -> Tensor:
-    return constants.comply * felt.force[:, :2]
+    limit = constants.comply_limit
+    return (constants.comply * felt.force[:, :2]).clamp(-limit, limit)
 
 
 def _align(felt: Feeling, constants: InsertConstants) -> Tensor:
