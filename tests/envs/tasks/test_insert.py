@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 
 import mujoco
 import numpy as np
@@ -13,6 +14,7 @@ from envs.controllers import insertion, make_baseline
 from envs.kinematics.rotations import from_vector, to_matrix, to_quaternion
 from envs.robots import make_robot
 from envs.simulation.engines import make_engine
+from envs.simulation.randomization import read_randomization
 from envs.tasks.episodes import ScenePool
 from envs.tasks.pegs import ROUND, SQUARE
 from envs.tasks.registry import make_task
@@ -203,6 +205,25 @@ def test_a_peg_in_a_tight_hole_takes_over_its_turn():
             over |= step.terminated
         depth[name] = reached
     assert (depth["yields"] > 0.015).all() and (depth["holds"] < 0.015).all()
+
+
+def test_within_a_latency_a_peg_in_a_tight_hole_yields_by_less_than_its_play():
+    """Else it strikes from wall to wall, since what it feels is late."""
+    task = make_task("insert_tight")
+    play = 2.0 * task.radial_clearance
+    latency = read_randomization("lab").latency
+    force = torch.tensor([[80.0, -80.0, -5.0]])
+    none = torch.zeros(1)
+    deep = none + 0.01
+    felt = insertion.Feeling(
+        force[:, :2] * 0.0, none, force * 0.0, none, force, force, none + 1.0, deep, deep * 100, 0.02
+    )
+    twist = insertion.compute_tilted(felt, task.program)[0]
+    assert 0.0 < twist[0] == -twist[1] and twist[0] * latency < play
+    corner = 0.5 * math.sqrt(2.0) * task.width
+    assert 0.0 < twist[3] == -twist[4] and twist[3] * latency * corner < play
+    untamed = insertion.compute_tilted(felt, insertion.DEFAULTS)[0]
+    assert untamed[0] * latency > play
 
 
 def test_a_peg_is_turned_upright_only_where_two_walls_hold_it():
