@@ -381,7 +381,8 @@ class ArmEnv:
             Moment.of_tensors(part).each(lambda x: x.to(self.device))
             for part in (state, state["known"])
         )
-        self.now.require_like(true, but=("evidence",))  # older versions had none
+        # what is known of the latency is of the options, and of versions
+        self.now.require_like(true, but=("evidence", "noise", "sent"))
         self._episodes.load_state_dict(state["episodes"])
         if self._disturbed is not None:
             self._disturbed.match_scene(state["scene"])

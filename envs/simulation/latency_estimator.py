@@ -7,8 +7,11 @@ mean of the candidates, weighted by the softmax of their evidence (a bank of mod
 Li and Kirubarajan, "Estimation with Applications to Tracking and Navigation", 2001, section 11.6).
 
 The motion of an arm at rest does not depend on its latency: all candidates predict the same, and
-the evidence stays. Old evidence is forgotten only as new evidence arrives. So an estimate follows a
-latency that changes within a fraction of a second of motion, and lasts while the arm pauses.
+the evidence stays. So it does for a joint whose predictions differ by less than their errors: a
+controller that holds an arm answers to the noise of its encoders, and a prediction without latency
+would seem to take that noise back. Old evidence is forgotten only as new evidence arrives. So an
+estimate follows a latency that changes within a fraction of a second of motion, and lasts while the
+arm pauses.
 """
 
 from dataclasses import dataclass
@@ -70,8 +73,10 @@ class LatencyEstimator:
             evidence: (B, C) before the step.
         """
         acting = mix_commands(sent[..., : before.q.shape[1]], self.make_candidates(sent.device))
-        error = (kinematic.step(model, before, acting).q - after.q) / SIGMA  # (C, B, n)
-        fit = -0.5 * (error.clamp(-CLIP, CLIP) ** 2).sum(2).T
+        predicted = kinematic.step(model, before, acting).q  # (C, B, n)
+        error = ((predicted - after.q) / SIGMA).clamp(-CLIP, CLIP)
+        tells = predicted.amax(0) - predicted.amin(0) > SIGMA
+        fit = -0.5 * (error**2 * tells).sum(2).T
         fit = fit - fit.amax(1, keepdim=True)
         contrast = -fit.amin(1, keepdim=True)  # between the best and the worst candidate
         return evidence * (MEMORY / (MEMORY + contrast)) + fit

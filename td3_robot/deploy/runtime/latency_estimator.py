@@ -58,8 +58,10 @@ class LatencyEstimator:
         self._before = (q, qd, now)
         if before is None or now - before[2] > GAP * PERIOD or not self._compensator.has_sent:
             return
-        error = (self._predict(*before, now) - q) / self._sigma
-        fit = -0.5 * (np.clip(error, -CLIP, CLIP) ** 2).sum(1)
+        predicted = self._predict(*before, now)
+        error = np.clip((predicted - q) / self._sigma, -CLIP, CLIP)
+        tells = np.ptp(predicted, 0) > self._sigma
+        fit = -0.5 * (error**2 * tells).sum(1)
         fit = fit - fit.max()
         self.evidence = self.evidence * (MEMORY / (MEMORY - fit.min())) + fit
         self._compensator.latency = self.latency

@@ -83,6 +83,23 @@ def test_an_arm_at_rest_keeps_the_first_guess_and_one_that_pauses_its_estimate()
     assert_close(estimate(env), found)
 
 
+def test_an_arm_that_is_held_against_the_noise_of_its_encoders_keeps_its_estimate():
+    """Commands take back what noise there seemed to be, as if they had acted at once."""
+    given = Disturbances(latency=0.05, latency_spread=0.05, noise=0.001)
+    task = replace(make_task("reach"), horizon=1000)
+    env = ArmEnv(PANDA, task, 8, "cpu", 0, disturbances=given)
+    wander(env, 20, torch.full((8,), 0.08))
+    place = env.moment.state.q.clone()
+
+    def hold(steps):
+        for _ in range(steps):
+            env.step((8.0 * (place - env.moment.state.q) / env.model.qdlim).clamp(-1.0, 1.0))
+        return estimate(env)
+
+    stopped = hold(10)
+    assert_close(hold(100), stopped, rtol=0.0, atol=0.002)
+
+
 @pytest.mark.parametrize("first, then", [(0.02, 0.09), (0.09, 0.02)])
 def test_a_latency_that_jumps_is_followed_within_half_a_second(first, then):
     env = make(latency=0.05, latency_spread=0.05, noise=0.0005)

@@ -82,6 +82,15 @@ def test_an_arm_at_rest_keeps_the_first_guess():
     assert estimator.latency == pytest.approx(0.07, abs=0.002)
 
 
+def test_an_arm_that_is_held_against_the_noise_of_its_encoders_keeps_the_first_guess():
+    estimator = LatencyEstimator(LatencyCompensator(PANDA, 0.07, 250.0))
+    noise = np.random.default_rng(0).normal(0.0, 0.001, (5000, 7))
+    for tick, error in enumerate(noise):
+        estimator.see(PANDA.home + error, np.zeros(7), tick / 250.0)
+        estimator._compensator.record_command(-8.0 * error, tick / 250.0)
+    assert estimator.latency == pytest.approx(0.07, abs=0.002)
+
+
 def test_states_with_gaps_are_not_compared():
     estimator = LatencyEstimator(LatencyCompensator(PANDA, 0.05, 250.0))
     first = estimator.evidence.copy()
