@@ -89,6 +89,7 @@ def make_env_spec(options: EnvOptions) -> EnvSpec:
     spec = copy.deepcopy(gym.spec(make_env_id("", options.task)))
     plain = {name: getattr(EnvOptions, name) for name in _NAMED}
     values = {name: getattr(options, name) for name in _NAMED} | options.disturbances
+    values["guard_stops"] = options.guard and options.guard_stops
     spec.kwargs = {"robot": options.robot, "task": options.task} | {
         name: value for name, value in values.items() if value != plain.get(name)
     }

@@ -8,6 +8,7 @@ import torch
 
 import envs
 from envs.config.env_options import EnvOptions
+from envs.gymnasium_ids import make_env_spec
 from envs.robots import make_robot
 from envs.simulation.randomization import read_randomization
 from envs.tasks import registry
@@ -51,7 +52,9 @@ def test_what_a_robot_that_is_made_has_already_is_not_given_again():
 def test_stops_are_kept_by_a_guard_alone():
     with pytest.raises(ConfigError, match="guard_stops has no effect without guard"):
         envs.make("panda", "reach", guard_stops=True)
-    envs.make_from_config(EnvOptions(guard_stops=True))  # for baselines that bring a guard
+    waits = EnvOptions(guard_stops=True)  # for baselines that bring a guard
+    envs.make_from_config(waits)
+    assert "guard_stops" not in make_env_spec(waits).kwargs
 
 
 def test_options_that_describe_a_robot_are_those_of_the_robot_made_from_them():

@@ -215,9 +215,9 @@ def test_within_a_latency_a_peg_in_a_tight_hole_yields_by_less_than_its_play():
     force = torch.tensor([[80.0, -80.0, -5.0]])
     none = torch.zeros(1)
     deep = none + 0.01
-    felt = insertion.Feeling(
-        force[:, :2] * 0.0, none, force * 0.0, none, force, force, none + 1.0, deep, deep * 100, 0.02
-    )
+    zero = force * 0.0
+    after = none + 1.0
+    felt = insertion.Feeling(zero[:, :2], none, zero, none, force, force, after, deep, after, 0.02)
     twist = insertion.compute_tilted(felt, task.program)[0]
     assert 0.0 < twist[0] == -twist[1] and twist[0] * latency < play
     corner = 0.5 * math.sqrt(2.0) * task.width
