@@ -1,5 +1,6 @@
 """Fitting of the capsules of a whole robot, from its model into its files."""
 
+import os
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,6 @@ from envs.collision.queries import pair_distances
 from envs.config.notices import warn_once
 from envs.robots import Robot
 from td3_robot.errors import ConfigError
-from td3_robot.utils.atomic_files import check_writable
 from td3_robot.utils.progress import iter_with_progress, stage
 
 MOTIONS = 1000
@@ -41,7 +41,10 @@ def fit(robot: Robot, most: int) -> None:
     """
     check_shapes(robot)
     target = files.find_capsule_file(robot)
-    check_writable(target)  # before minutes of fitting
+    if target.is_dir() or not os.access(target.parent, os.W_OK):  # before minutes of fitting
+        raise ConfigError(
+            f"cannot write {str(target)!r}: it must be a file in a folder that may be written"
+        )
     for name in find_bare_links(robot):
         warn_once(
             f"nothing is drawn of link {name!r} nor fixed to it, and it has no collision shape: "
