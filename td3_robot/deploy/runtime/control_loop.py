@@ -65,21 +65,22 @@ def wait_for_calm_start(
     while newest is None or first is None or newest.stamp - first.stamp < calm:
         reading = arm.read()
         now = time.monotonic()
-        if reading is not None:
+        if reading is not None and now - reading.stamp <= watch.state_age:
             reading = _count_turns(reading, watch, home if newest is None else newest.q)
             _check(reading, newest, watch)
-            first = first or reading
+            if newest is None or reading.stamp - newest.stamp > watch.state_age:
+                first = reading  # after a gap, in which nobody knows what the arm did, begin anew
             newest = reading
             heard = now
-            continue
+        elif now - heard > watch.state_age:
+            first = newest = None  # a gap that lasts
         if now - heard > patience or now - begun > 10 * patience:
             raise DeployError(
                 f"the arm has sent no state for {now - heard:.2f} s, "
                 "or states with gaps all the time"
             )
-        if now - heard > watch.state_age:
-            first = newest = None  # a gap: begin anew
-        time.sleep(0.001)
+        if reading is None:
+            time.sleep(0.001)
     far = np.abs(newest.q - home) - region
     if (far > 0).any():
         joint = int(far.argmax())

@@ -213,6 +213,45 @@ def test_it_does_not_start_unless_the_arm_is_calm_and_near(arm, why):
         started(arm)
 
 
+class Stale(Arm):
+    """Its clock runs on, a second behind."""
+
+    def read(self):
+        return Reading(self.q, self.qd, 0.04, time.monotonic() - 1.0)
+
+
+class Buffering(Arm):
+    """Hands out a state that has waited since `age` before, then a new one every `every` [s]."""
+
+    def __init__(self, age, every=0.0):
+        super().__init__()
+        self.every = every
+        self.stamps = [time.monotonic() - age]
+
+    def read(self):
+        if len(self.stamps) > 1:
+            time.sleep(self.every)
+        self.stamps.append(self.stamps[-1] if len(self.stamps) == 1 else time.monotonic())
+        return Reading(self.q, self.qd, 0.04, self.stamps[-1])
+
+
+def test_a_state_that_has_waited_in_a_buffer_is_not_the_begin_of_calm():
+    """Everything from `calm` before the start is covered by states without a gap."""
+    arm = Buffering(age=3.0)
+    watch = Watchdog(SafetyFilter(PANDA, arm.rate), state_age=0.05)
+    start = wait_for_calm_start(arm, watch, PANDA.home, 0.4, calm=0.2)
+    stamps = np.array(arm.stamps)
+    covered = stamps[stamps >= start.stamp - 0.2 - 0.05]
+    assert np.diff(covered).max() <= 0.05 and covered[-1] - covered[0] >= 0.2
+
+
+@pytest.mark.parametrize("arm", [Buffering(age=0.0, every=0.02), Stale()])
+def test_states_with_gaps_or_that_are_old_are_no_calm(arm):
+    watch = Watchdog(SafetyFilter(PANDA, arm.rate), state_age=0.01)
+    with pytest.raises(DeployError, match="has sent no state"):
+        wait_for_calm_start(arm, watch, PANDA.home, 0.4, patience=0.03, calm=0.04)
+
+
 def test_a_policy_process_answers_and_tells_of_its_end(straight_policy, tmp_path):
     mind = PolicyProcess(str(straight_policy))
     reading = Reading(PANDA.home, np.zeros(7), 0.04, time.monotonic())
