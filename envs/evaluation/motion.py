@@ -40,9 +40,10 @@ def compute_arm_figures(
         step. `max_abs_qdd_over_limit`: the same of |qdd| / qddlim, where qdd_k = (qd_k - qd_{k-1})
         / dt and qd_0 = 0; NaN for an arm without acceleration limits. `max_abs_qddd_over_limit`:
         the same of |qddd| / qdddlim, where qddd_k = (qdd_k - qdd_{k-1}) / dt and qdd_0 = 0; NaN for
-        an arm without jerk limits. `speed_violations`, `acceleration_violations`,
-        `jerk_violations`: number of steps and joints whose ratio above is over 1 by more than
-        LIMIT_ROUNDING; NaN for an arm without the limit.
+        an arm without jerk limits. `final_qd_over_limit`: greatest |qd| / qdlim of any joint after
+        the last step. `speed_violations`, `acceleration_violations`, `jerk_violations`: number of
+        steps and joints whose ratio above is over 1 by more than LIMIT_ROUNDING; NaN for an arm
+        without the limit.
     """
     q = info["q"]
     qd = info["qd"]
@@ -74,6 +75,7 @@ def compute_arm_figures(
         **{
             f"max_abs_{name}_over_limit": _find_peak(ratio, alive) for name, ratio in ratios.items()
         },
+        "final_qd_over_limit": select_last(ratios["qd"].abs().amax(2), alive),
         "speed_violations": _count_exceeding(ratios["qd"], alive),
         "acceleration_violations": _count_exceeding(ratios["qdd"], alive),
         "jerk_violations": _count_exceeding(ratios["qddd"], alive),

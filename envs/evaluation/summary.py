@@ -21,10 +21,10 @@ def summarise(episodes: dict[str, Tensor], measures: Sequence[Measure] = ()) -> 
         p95}; `time_to_goal_s` {median}, of the successful episodes only; `path_length_m` {median};
         `rms_jerk_rad_s3` {median}; `joint_limit_hits`, the mean of `joint_limit_steps`;
         `joint_limit_violations`, the sum; `max_abs_qd_over_limit`, `max_abs_qdd_over_limit` and
-        `max_abs_qddd_over_limit`, the greatest; `limit_violations` {position, speed, acceleration,
-        jerk}, the sums; `manipulability` {median, min}, the median of the means and the least of
-        all. A figure that does not exist is None: the time to goal where nothing succeeded,
-        acceleration and jerk over their limits where the arm has none.
+        `max_abs_qddd_over_limit`, the greatest; `final_qd_over_limit` {median}; `limit_violations`
+        {position, speed, acceleration, jerk}, the sums; `manipulability` {median, min}, the median
+        of the means and the least of all. A figure that does not exist is None: the time to goal
+        where nothing succeeded, acceleration and jerk over their limits where the arm has none.
 
         Of an arm whose capsules are known, `collision_free_rate` in [0, 1], the share of episodes
         without contact; `deepest_contact_m`, the greatest depth, 0 without contact; and
@@ -44,6 +44,7 @@ def summarise(episodes: dict[str, Tensor], measures: Sequence[Measure] = ()) -> 
         "max_abs_qd_over_limit": _convert_to_number(episodes["max_abs_qd_over_limit"].max()),
         "max_abs_qdd_over_limit": _convert_to_number(episodes["max_abs_qdd_over_limit"].max()),
         "max_abs_qddd_over_limit": _convert_to_number(episodes["max_abs_qddd_over_limit"].max()),
+        "final_qd_over_limit": {"median": _compute_quantile(episodes["final_qd_over_limit"], 0.5)},
         "limit_violations": {
             "position": int(episodes["joint_limit_violations"].sum()),
             "speed": _count(episodes["speed_violations"].sum()),

@@ -29,6 +29,7 @@ _MOTION = (
     ("peak speed over limit", ("max_abs_qd_over_limit",), 1, ".3f"),
     ("peak acceleration over limit", ("max_abs_qdd_over_limit",), 1, ".3f"),
     ("peak jerk over limit", ("max_abs_qddd_over_limit",), 1, ".3f"),
+    ("final speed over limit, median", ("final_qd_over_limit", "median"), 1, ".3f"),
     ("RMS jerk, median [rad/s3]", ("rms_jerk_rad_s3", "median"), 1, ".1f"),
     ("steps at a joint limit [%]", ("joint_limit_hits",), 100, ".2f"),
     ("positions outside joint limits", ("limit_violations", "position"), 1, "d"),

@@ -94,6 +94,7 @@ def test_hand_worked_trajectories(gantry, trajectory):
         "max_abs_qd_over_limit": [1 / 2, 4.5 / 10],
         "max_abs_qdd_over_limit": [10 / 20, 70 / 100],
         "max_abs_qddd_over_limit": [100 / 400, 950 / 500],
+        "final_qd_over_limit": [0.0, 4.5 / 10],  # A comes to rest
         "speed_violations": [0, 0],
         "acceleration_violations": [0, 0],
         "jerk_violations": [0, 1],  # B's second step
@@ -286,6 +287,7 @@ def test_summary_of_known_episodes():
         "max_abs_qd_over_limit": column(0.1, 0.9, 0.2, 0.3, 0.4),
         "max_abs_qdd_over_limit": column(0.8, 0.1, 0.2, 0.3, 0.4),
         "max_abs_qddd_over_limit": column(0.1, 0.1, 0.2, 0.7, 0.4),
+        "final_qd_over_limit": column(0.1, 0.4, 0, 0, 0.02),
         "speed_violations": column(1, 0, 0, 0, 0),
         "acceleration_violations": column(0, 4, 0, 1, 0),
         "jerk_violations": column(0, 0, 0, 0, 0),
@@ -308,6 +310,7 @@ def test_summary_of_known_episodes():
         "max_abs_qd_over_limit": 0.9,
         "max_abs_qdd_over_limit": 0.8,
         "max_abs_qddd_over_limit": 0.7,
+        "final_qd_over_limit": {"median": pytest.approx(0.02)},
         "limit_violations": {"position": 3, "speed": 1, "acceleration": 5, "jerk": 0},
         "manipulability": {"median": pytest.approx(0.3), "min": pytest.approx(0.05)},
     }
