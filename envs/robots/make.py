@@ -4,7 +4,7 @@ xacro or MJCF file.
 
 import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from envs.robots.physics import read_physics
 from envs.robots.robot import Robot
 from envs.robots.sources import read_source
 from envs.robots.urdf.links import list_links
+from envs.robots.urdf.tree import Tree
 from td3_robot.errors import ConfigError, unknown
 
 _NEEDED = ("model", "flange", "home", "qlim", "qdlim", "workspace")
@@ -127,9 +128,10 @@ def _make_registered(name: str, gripper: str | None) -> Robot:
     mount = make_pose(parse_numbers(owner, "mount", values.get("mount", [0] * 6), (6,)))
 
     flange = str(values["flange"])
-    make_rtb = functools.partial(_make_rtb, name, values["model"], flange, hand, mount)
     tree = read_source(owner, values["model"])
-    body = None if tree is None else join_links(name, list_links(tree), flange, hand, mount)
+    moving = None if tree is None else _list_moving(tree, flange, hand)
+    make_rtb = functools.partial(_make_rtb, name, values["model"], moving, flange, hand, mount)
+    body = None if tree is None else join_links(name, list_links(tree, moving), flange, hand, mount)
     if body is None:
         make_rtb = functools.cache(make_rtb)
         body = take_links(make_rtb())
@@ -148,10 +150,30 @@ def _make_registered(name: str, gripper: str | None) -> Robot:
     )
 
 
+def _list_moving(tree: Tree, flange: str, hand: Gripper | None) -> set[str]:
+    """List the joints that move the flange, and those of a gripper that is part of the model.
+
+    The others stand still or follow one of them, as in a robot made from the file itself.
+    """
+    moving = {joint.name for joint in tree.find_path(flange)}
+    if hand is not None and hand.source is None:
+        moving |= {
+            joint.name
+            for joint in tree.joints.values()
+            if any(above.parent == hand.root for above in tree.find_path(joint.child))
+        }
+    return moving
+
+
 def _make_rtb(
-    name: str, source: object, flange: str, hand: Gripper | None, mount: np.ndarray
+    name: str,
+    source: object,
+    moving: Collection[str] | None,
+    flange: str,
+    hand: Gripper | None,
+    mount: np.ndarray,
 ) -> Any:
     """Make the roboticstoolbox model of a registered robot."""
     from envs.robots.assembly import assemble, load_model  # here: it takes seconds
 
-    return assemble(name, load_model(f"robot {name!r}", source), flange, hand, mount)
+    return assemble(name, load_model(f"robot {name!r}", source, moving), flange, hand, mount)
