@@ -37,6 +37,12 @@ class Rollout:
         last = (number * self.alive).amax(0)
         return series[last, torch.arange(series.shape[1], device=series.device)]
 
+    def select(self, row: int) -> "Rollout":
+        """Select the episode of one environment."""
+        only = slice(row, row + 1)
+        info = {name: series[:, only] for name, series in self.info.items()}
+        return Rollout(self.reward[:, only], self.alive[:, only], self.action[:, only], info)
+
 
 @torch.no_grad()
 def rollout(
@@ -91,14 +97,21 @@ def rollout(
 
 
 def iter_rollouts(
-    policy: Policy, env: VecEnv, episodes: int, seed: int, name: str = "evaluation"
+    policy: Policy,
+    env: VecEnv,
+    episodes: int,
+    seed: int,
+    name: str = "evaluation",
+    only: int | None = None,
 ) -> Iterator[Rollout]:
     """Yield rounds of B episodes until there are `episodes`; the seed fixes starts and goals.
 
     Args:
         name: of the stage that reports their progress.
+        only: number, from 0, of the only round to play.
     """
     seeds = draw_round_seeds(env, episodes, seed)
+    seeds = seeds if only is None else seeds[only : only + 1]
     with stage(name, _count_steps(env, len(seeds)), "steps") as progress:
         for round_seed in seeds:
             yield play_seeded(policy, env, round_seed, progress=progress)
