@@ -92,7 +92,9 @@ def rollout(
         running = running & ~(alive & (step.terminated | step.truncated))
         if progress is not None:
             progress.advance()
-    info = {name: torch.stack([i[name] for i in infos]) for name in infos[0]}
+    # what an environment reports from some step on was zero before
+    none = {name: torch.zeros_like(value) for name, value in infos[-1].items()}
+    info = {name: torch.stack([(none | one)[name] for one in infos]) for name in none}
     return Rollout(torch.stack(rewards), torch.stack(alives), torch.stack(actions), info)
 
 
@@ -183,7 +185,7 @@ def summarise(rounds: Iterable[dict[str, Tensor]], episodes: int | None = None) 
     """Summarise the episode statistics of one or several rounds as plain numbers for JSON.
 
     Args:
-        rounds: what `compute_episode_statistics` returned, the same names in all.
+        rounds: what `compute_episode_statistics` returned; what only later ones know was zero.
         episodes: how many of them count, the first ones; None: all.
 
     Returns:
@@ -193,8 +195,10 @@ def summarise(rounds: Iterable[dict[str, Tensor]], episodes: int | None = None) 
     """
     rounds = list(rounds)
     joined = {
-        name: torch.cat([part[name] for part in rounds])[:episodes].cpu().double()
-        for name in rounds[0]
+        name: torch.cat([part.get(name, 0 * part["length"]) for part in rounds])[:episodes]
+        .cpu()
+        .double()
+        for name in rounds[-1]
     }
     returns = joined["return"]
     summary = {
