@@ -7,17 +7,18 @@ from typing import Any, NamedTuple
 from envs.config.disturbance_options import DISTURBANCES
 from envs.config.env_options import KINEMATIC, NOTHING, EnvOptions
 from envs.controllers import BASELINES, make_baseline
+from envs.evaluation import requirements
 from envs.evaluation.metrics import join as join_figures
 from envs.evaluation.metrics import measure
 from envs.evaluation.report import ArmRun, RecordingPolicy, Report, Trajectories, join, render_page
 from envs.evaluation.robustness import Robustness, Success, sweep
 from envs.evaluation.summary import summarise as summarise_arm
-from envs.evaluation.table import make_rows, print_rows
+from envs.evaluation.table import format_condition, make_rows, print_rows
 from envs.registry import make_from_config
 from envs.robots import Robot
 from envs.simulation.failures import describe_failures
 from envs.tasks.measures import Measure
-from td3_robot.errors import ConfigError, unknown
+from td3_robot.errors import unknown
 from td3_robot.evaluation.rollout import (
     Rollout,
     compute_episode_statistics,
@@ -92,10 +93,10 @@ class Evaluation:
         device: str = "cpu",
         robot: Robot | None = None,
     ):
-        _require_integer("episodes", episodes, 1, MOST_EPISODES)
-        _require_integer("seed", seed, 0, 2**32 - 1)
+        requirements.require_integer("episodes", episodes, 1, MOST_EPISODES)
+        requirements.require_integer("seed", seed, 0, 2**32 - 1)
         if episode is not None:
-            _require_integer("episode", episode, 0, episodes - 1)
+            requirements.require_integer("episode", episode, 0, episodes - 1)
         self.options = options
         self.episodes = episodes
         self.seed = seed
@@ -154,7 +155,13 @@ class Evaluation:
 
         Returns:
             `summaries`.
+
+        Raises:
+            ConfigError: there is no controller, or nothing to keep: no robot.
         """
+        requirements.require_controllers("play", self.controllers)
+        if keep:
+            requirements.require_robot("keep", self.options)
         controllers = self.controllers.items()
         for name, controller in iter_with_progress(
             controllers, "evaluation", len(controllers), "controllers"
@@ -173,6 +180,8 @@ class Evaluation:
         Returns:
             `robustness`, which `to_dict`, the table and the report then include.
         """
+        requirements.require_robot("robustness", self.options)
+        requirements.require_controllers("robustness", self.feedback_controllers)
         lagging = self.options.engine != KINEMATIC
         self.robustness = sweep(
             lambda disturbances: self.measure_success(disturbances, episodes), episodes, lagging
@@ -205,6 +214,8 @@ class Evaluation:
 
         For a chosen episode it has all arms of the round, among which `place` finds it.
         """
+        if name not in self.controllers:
+            raise unknown("controller", name, self.controllers)
         make, guard, *_ = self.controllers[name]
         env = self._make_env(guard, num_envs if self.episode is None else self._num_envs)
         return make(env), env
@@ -228,6 +239,7 @@ class Evaluation:
 
     def compare_with_random(self) -> dict[str, Rollout]:
         """Play one episode with the first controller and the same one with random actions."""
+        requirements.require_controllers("compare_with_random", self.controllers)
         first = next(iter(self.controllers))
         policy, env = self.make_copy(first)
         policies = {first: policy, RANDOM: self._make_random(env)}
@@ -255,7 +267,7 @@ class Evaluation:
         which = f"{self.episodes} episodes" if self.episode is None else f"episode {self.episode}"
         words = {"guard": "guarded", "guard_stops": "stops kept", "sparse": "sparse"}
         conditions = (
-            words.get(name) or f"{name} {_format_condition(value)}"
+            words.get(name) or f"{name} {format_condition(value)}"
             for name, value in self._conditions.items()
         )
         return ", ".join((self.options.name, *conditions, which, f"seed {self.seed}"))
@@ -265,6 +277,7 @@ class Evaluation:
 
         docs/reference/metrics.md names them.
         """
+        requirements.require_played("to_dict", self.summaries)
         results: dict[str, object] = {**self.options.metadata, "episodes": self.episodes}
         results["seed"] = self.seed
         if self.episode is not None:
@@ -301,9 +314,11 @@ class Evaluation:
             facts: how it was measured, beside what is known here.
             curve, replay, run: see `report.Report`.
         """
+        requirements.require_robot("report", self.options)
+        requirements.require_played("render_report", self.trajectories, "play(keep=True)")
         known = {"episodes": f"{self.episodes:,}, seed {self.seed}, {self.device}", "guard": "off"}
         for name, value in self._conditions.items():
-            known[name.replace("_", " ")] = _format_condition(value)
+            known[name.replace("_", " ")] = format_condition(value)
         untouched = ", and no contact before" if self.env.world.collision is not None else ""
         known["success"] = f"{self.env.task.criterion}{untouched}"
         report = Report(
@@ -382,15 +397,3 @@ class Evaluation:
             self.trajectories[name] = join(kept, episodes)
         arm = summarise_arm(join_figures(figures, episodes), env.task.measures) if robots else {}
         return summarise(statistics, episodes) | arm
-
-
-def _format_condition(value: bool | str | float) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return value if isinstance(value, str) else f"{value:g}"
-
-
-def _require_integer(name: str, value: object, least: int, most: int) -> None:
-    """Refuse a value that is no integer from `least` to `most`."""
-    if not isinstance(value, int) or not least <= value <= most:
-        raise ConfigError(f"{name} must be an integer in [{least}, {most}], got {value!r}")
