@@ -149,6 +149,22 @@ def test_a_file_that_holds_no_values_is_named(tmp_path, text, message):
         registry.read_values(tmp_path / "bad.yaml")
 
 
+def test_a_file_in_another_encoding_is_named(tmp_path):
+    path = tmp_path / "bad.yaml"
+    path.write_bytes("# größer\nnoise: 0.1".encode("latin-1"))
+    with pytest.raises(ConfigError, match="bad.yaml is not in UTF-8"):
+        envs.make("panda", "reach", randomize=str(path))
+
+
+@pytest.mark.parametrize("text", ["noise: true", "stiffness: [true, 2]"])
+def test_true_is_no_number(tmp_path, text):
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    key = text.split(":")[0]
+    with pytest.raises(ConfigError, match=rf"bad.yaml': {key} must be numbers, got .*True"):
+        envs.make("panda", "reach", randomize=str(path))
+
+
 def test_a_task_says_which_engines_can_do_it(monkeypatch):
     """Plainly, and before anything is built."""
     assert find_task_class("push").engines == ("mujoco", "kinematic")
