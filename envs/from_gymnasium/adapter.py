@@ -12,6 +12,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from torch import Tensor
 
+from envs.config.devices import find_device
 from envs.config.notices import warn_once
 from envs.from_gymnasium.interface_checker import format_error
 from envs.from_gymnasium.own_arrays import SUCCESS_KEYS, wrap_copies
@@ -83,7 +84,7 @@ class GymnasiumEnv:
             vector_env.spec.id if vector_env.spec else type(vector_env.unwrapped).__name__
         )
         self.num_envs = vector_env.num_envs
-        self.device = torch.device(device)
+        self.device = find_device(device)
         self._gym = vector_env
         if not restorable:  # else they are `OwnArrays` as they are made
             wrap_copies(vector_env)

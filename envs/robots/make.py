@@ -5,6 +5,7 @@ xacro or MJCF file.
 import functools
 import os
 from collections.abc import Collection, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ def make_robot(
     *,
     xacro: Mapping[str, object] | None = None,
     base: str | None = None,
-    velocity: Sequence[float] = (),
+    velocity: float | Sequence[float] = (),
     acceleration: float | None = None,
 ) -> Robot:
     """Build a robot.
@@ -74,14 +75,17 @@ def make_robot(
         ConfigError: no such robot or gripper, values in its file that cannot be right, or something
             given that the file has already.
     """
-    robot = _make_robot(os.fspath(name), gripper, tcp, xacro or {}, base, velocity)
+    limits = np.ravel(velocity)
+    if limits.size and limits.dtype.kind not in "iuf":
+        raise ConfigError(f"velocity must be a number, or one for each joint, got {velocity!r}")
+    robot = _make_robot(os.fspath(name), gripper, tcp, xacro or {}, base, limits.tolist())
     if acceleration is not None:
         if robot.qddlim is not None:
             raise ConfigError(
                 f"{robot.owner} has acceleration limits of its own; acceleration is for one without"
             )
-        if not 0.0 < acceleration < np.inf:
-            raise ConfigError(f"acceleration must be a positive number, got {acceleration}")
+        if not isinstance(acceleration, Real) or not 0.0 < acceleration < np.inf:
+            raise ConfigError(f"acceleration must be a positive number, got {acceleration!r}")
         robot.qddlim = np.full(robot.n, float(acceleration))
     return robot
 

@@ -10,6 +10,7 @@ import dataclasses
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -62,10 +63,19 @@ class Disturbances:
     physics: Variation = Variation()
 
     def __post_init__(self):
-        for name, value in vars(self).items():
-            most = (name in DISTURBANCES and DISTURBANCES[name].most) or 1.0
-            if isinstance(value, float | int) and not 0 <= value <= most:
-                raise ConfigError(f"{name} must be from 0 to {most:g}, got {value!r}")
+        for name, (_, most, _) in DISTURBANCES.items():
+            value = getattr(self, name)
+            if value is None and name in ("assumed_latency", "estimate_latency"):
+                continue
+            if most is None:
+                if not isinstance(value, bool):
+                    raise ConfigError(f"{name} must be true or false, got {value!r}")
+            elif (
+                isinstance(value, bool)
+                or not isinstance(value, Real)
+                or not 0 <= float(value) <= most
+            ):
+                raise ConfigError(f"{name} must be a number from 0 to {most:g}, got {value!r}")
 
     @property
     def latencies(self) -> tuple[float, float]:

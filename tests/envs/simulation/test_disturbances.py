@@ -213,5 +213,5 @@ def test_foresight_makes_a_delayed_arm_as_good_as_a_prompt_one(make):
 )
 def test_what_no_arm_has_is_refused(given):
     (name,) = given
-    with pytest.raises(ConfigError, match=f"{name} must be from 0 to"):
+    with pytest.raises(ConfigError, match=f"{name} must be a number from 0 to"):
         Disturbances(**given)
