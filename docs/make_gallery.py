@@ -23,7 +23,7 @@ from envs.robots import make_robot, robot_names
 from envs.robots.robot import Robot
 from envs.tasks.registry import find_task_class, list_tasks
 from envs.view.files import write_pictures
-from envs.view.playback import play_episodes
+from envs.view.playback import play_chosen, play_episodes
 from envs.view.recording import draw, open_headless_page
 from envs.view.scene import Frame
 from envs.view.swift import SwiftViewer
@@ -178,7 +178,8 @@ def avoids() -> tuple[list[Frame], Robot]:
     agent = TD3.from_checkpoint(folder)
     evaluation.add("policy", lambda env: agent.select_action)
     policy, env = evaluation.make_copy("policy")
-    return next(play_episodes(policy, env, evaluation.seed, 0)), env.robot
+    seed, row = evaluation.place
+    return play_chosen(policy, env, seed, 0, row, "policy"), env.robot
 
 
 def picks() -> tuple[list[Frame], Robot]:

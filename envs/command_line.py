@@ -319,10 +319,8 @@ def override_options(options: EnvOptions, flags: EvaluateFlags) -> EnvOptions:
     }
     if flags.xacro:
         asked["xacro"] = flags.xacro
-    if (
-        flags.randomize is not None
-    ):  # what the training had none of is not thereby asked for: the file says it
-        asked = {name: None for name in DISTURBANCES if not getattr(options, name)} | asked
+    if flags.randomize is not None:  # it says all disturbances but those given beside it
+        asked = dict.fromkeys(DISTURBANCES) | asked
     return dataclasses.replace(options, **asked)
 
 

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from envs.arm_env.arm_env import ArmEnv
 from envs.config.assignments import parse_assignments
 from envs.config.disturbance_options import DISTURBANCES
@@ -33,7 +35,7 @@ def make(
     tcp: str | None = None,
     xacro: Mapping[str, object] | None = None,
     base: str | None = None,
-    velocity: Sequence[float] = (),
+    velocity: float | Sequence[float] = (),
     acceleration: float | None = None,
     sparse: bool = False,
     guard: bool = False,
@@ -81,7 +83,7 @@ def make(
         raise ConfigError(f"task {task!r} cannot be done on engine {engine!r}; it needs {able}")
     if guard_stops and not guard:
         raise ConfigError("guard_stops has no effect without guard: give guard=True, too")
-    described = {"xacro": xacro, "base": base, "velocity": velocity}
+    described = {"xacro": xacro, "base": base, "velocity": list(np.ravel(velocity))}
     if isinstance(robot, Robot):
         given = described | {"gripper": gripper, "tcp": tcp, "acceleration": acceleration}
         if useless := [name for name, value in given.items() if value]:
@@ -113,7 +115,8 @@ def make(
 def _choose_disturbances(
     engine: str, randomize: str, disturbances: Disturbances | None, named: dict[str, Any]
 ) -> Disturbances | None:
-    """Return the disturbances of the keywords of `make`."""
+    """Return the disturbances of the keywords of `make`; None is one that is not given."""
+    named = {name: value for name, value in named.items() if value is not None}
     if strange := named.keys() - DISTURBANCES:
         name = min(strange)
         choices = unknown("keyword of an environment", name, (*_KEYWORDS, *DISTURBANCES))

@@ -25,7 +25,8 @@ class Step(NamedTuple):
     terminated: Tensor  # (B,) bool: the task itself ended; there is no future value
     truncated: Tensor  # (B,) bool: a time limit cut the episode; the future still has value
     next_observation: Tensor  # (B, o_dim)
-    info: dict[str, Tensor]  # per-env measurements, each (B, ...), of the step just made
+    # per-env measurements, each (B, ...), of the step just made; a later one has all of an earlier
+    info: dict[str, Tensor]
     # (B,) bool: False where the row is no transition to learn from; None: all are
     valid: Tensor | None = None
 

@@ -420,8 +420,10 @@ def test_one_episode_ends_as_it_did_among_all(work, evaluate, monkeypatch, capsy
 
     shown = {}
 
-    def spy(controllers, seed, path, number, camera):
-        goals = {name: env.goal.clone() for name, (_, env) in controllers.items()}
+    def spy(controllers, seed, path, number, row, camera):
+        for _, env in controllers.values():
+            env.reset(seed)
+        goals = {name: env.goal[row].clone() for name, (_, env) in controllers.items()}
         shown.update(goals=goals, number=number)
 
     opened = []
@@ -437,7 +439,7 @@ def test_one_episode_ends_as_it_did_among_all(work, evaluate, monkeypatch, capsy
     many.reset(draw_round_seeds(many, 10, 3)[1])
     assert shown["number"] == 6 and list(shown["goals"]) == ["policy", "rrmc"]
     for goal in shown["goals"].values():
-        assert torch.equal(goal[0], many.goal[2])
+        assert torch.equal(goal, many.goal[2])
 
 
 def test_a_report_lists_every_failure_with_the_command_that_replays_it(

@@ -11,6 +11,7 @@ from envs.arm_env.observed_state import predict_command_start, predict_half_peri
 from envs.arm_env.reset_buffer import AsyncResetBuffer, ResetBatch, ResetBuffer
 from envs.arm_env.time_limits import TimeLimits, sample_first_lengths
 from envs.collision import Nearest
+from envs.config.devices import find_device
 from envs.controllers.guard import GuardConstants, guard_action
 from envs.robots import Robot
 from envs.simulation.calibration import measured_scene, measured_tcp
@@ -96,7 +97,7 @@ class ArmEnv:
         self.guard_constants: GuardConstants = task.guard_constants
         self._training = training
         self.num_envs = num_envs
-        self.device = torch.device(device)
+        self.device = find_device(device)
         self.world = task.make_world(robot, self.device, collision=guard)
         self.model = self.world.model
         self.layout = Layout(task.list_columns(self.world))

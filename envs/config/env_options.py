@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+
 from envs.config.assignments import parse_assignments
 from envs.config.disturbance_options import DISTURBANCES, GROUP, GROUP_TEXT, declare_disturbance
 from envs.config.yaml_values import CONFIGS
@@ -145,6 +147,9 @@ class EnvOptions:
     )
 
     def __post_init__(self):
+        for item in fields(self):
+            if isinstance(value := getattr(self, item.name), np.generic):
+                object.__setattr__(self, item.name, value.item())  # JSON takes none of numpy's
         parse_assignments("xacro", self.xacro)
         for name in (
             item.name

@@ -35,10 +35,12 @@ def read_values(path: Path) -> dict[str, Any]:
     """Read the mapping in a robot's, gripper's or task's YAML file.
 
     Raises:
-        ConfigError: the file is no YAML, has a key twice, or is no mapping.
+        ConfigError: the file is no YAML in UTF-8, has a key twice, or is no mapping.
     """
     try:
         values = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path.name} is not in UTF-8: save it in that encoding") from None
     except yaml.YAMLError as error:
         raise ConfigError(
             f"{path.name} is not valid YAML: {' '.join(str(error).split())}"
@@ -80,12 +82,21 @@ def parse_numbers(owner: str, key: str, value: object, shape: tuple[int, ...]) -
         ConfigError: it is anything else.
     """
     try:
+        if _has_switch(value):  # which numpy would take for 1 or 0
+            raise TypeError
         array = np.array(value, float)
     except (TypeError, ValueError):
         raise ConfigError(f"{owner}: {key} must be numbers, got {value!r}") from None
     if array.shape != shape or not np.isfinite(array).all():
         raise ConfigError(f"{owner}: {key} must be finite with shape {shape}, got {array.tolist()}")
     return array
+
+
+def _has_switch(value: object) -> bool:
+    """Tell if a value, or one in a list, is true or false."""
+    if isinstance(value, list | tuple):
+        return any(map(_has_switch, value))
+    return isinstance(value, bool)
 
 
 def make_pose(values: np.ndarray) -> np.ndarray:

@@ -7,18 +7,18 @@ from typing import Any, NamedTuple
 from envs.config.disturbance_options import DISTURBANCES
 from envs.config.env_options import KINEMATIC, NOTHING, EnvOptions
 from envs.controllers import BASELINES, make_baseline
+from envs.evaluation import requirements
 from envs.evaluation.metrics import join as join_figures
 from envs.evaluation.metrics import measure
 from envs.evaluation.report import ArmRun, RecordingPolicy, Report, Trajectories, join, render_page
 from envs.evaluation.robustness import Robustness, Success, sweep
 from envs.evaluation.summary import summarise as summarise_arm
-from envs.evaluation.table import make_rows, print_rows
-from envs.registry import make_from_config, make_from_moment
+from envs.evaluation.table import format_condition, make_rows, print_rows
+from envs.registry import make_from_config
 from envs.robots import Robot
 from envs.simulation.failures import describe_failures
-from envs.simulation.randomization import combine_disturbances
 from envs.tasks.measures import Measure
-from td3_robot.errors import ConfigError, unknown
+from td3_robot.errors import unknown
 from td3_robot.evaluation.rollout import (
     Rollout,
     compute_episode_statistics,
@@ -93,10 +93,10 @@ class Evaluation:
         device: str = "cpu",
         robot: Robot | None = None,
     ):
-        _require_integer("episodes", episodes, 1, MOST_EPISODES)
-        _require_integer("seed", seed, 0, 2**32 - 1)
+        requirements.require_integer("episodes", episodes, 1, MOST_EPISODES)
+        requirements.require_integer("seed", seed, 0, 2**32 - 1)
         if episode is not None:
-            _require_integer("episode", episode, 0, episodes - 1)
+            requirements.require_integer("episode", episode, 0, episodes - 1)
         self.options = options
         self.episodes = episodes
         self.seed = seed
@@ -155,7 +155,13 @@ class Evaluation:
 
         Returns:
             `summaries`.
+
+        Raises:
+            ConfigError: there is no controller, or nothing to keep: no robot.
         """
+        requirements.require_controllers("play", self.controllers)
+        if keep:
+            requirements.require_robot("keep", self.options)
         controllers = self.controllers.items()
         for name, controller in iter_with_progress(
             controllers, "evaluation", len(controllers), "controllers"
@@ -174,6 +180,8 @@ class Evaluation:
         Returns:
             `robustness`, which `to_dict`, the table and the report then include.
         """
+        requirements.require_robot("robustness", self.options)
+        requirements.require_controllers("robustness", self.feedback_controllers)
         lagging = self.options.engine != KINEMATIC
         self.robustness = sweep(
             lambda disturbances: self.measure_success(disturbances, episodes), episodes, lagging
@@ -202,13 +210,26 @@ class Evaluation:
         return {name: self.make_copy(name) for name in self.feedback_controllers}
 
     def make_copy(self, name: str, num_envs: int = 1) -> tuple[Policy, Any]:
-        """Make a controller's policy and environment again, for the chosen episode or for new ones.
+        """Make a controller's policy and environment again, for new episodes.
 
-        More than one arm is for new episodes alone.
+        For a chosen episode it has all arms of the round, among which `place` finds it.
         """
+        if name not in self.controllers:
+            raise unknown("controller", name, self.controllers)
         make, guard, *_ = self.controllers[name]
-        env = self._make_env(guard, num_envs)
+        env = self._make_env(guard, num_envs if self.episode is None else self._num_envs)
         return make(env), env
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """The seed with which a copy is reset, and the arm that then plays the chosen episode.
+
+        An episode is played with all of its round: measurement noise is one stream of all arms.
+        """
+        if self.episode is None:
+            return self.seed, 0
+        number, row = divmod(self.episode, self._num_envs)
+        return draw_round_seeds(self.env, self.episodes, self.seed)[number], row
 
     def make_dataset_env(self, transitions: int) -> Any:
         """Make an environment to record that many transitions in, with whole episodes per arm."""
@@ -218,10 +239,14 @@ class Evaluation:
 
     def compare_with_random(self) -> dict[str, Rollout]:
         """Play one episode with the first controller and the same one with random actions."""
+        requirements.require_controllers("compare_with_random", self.controllers)
         first = next(iter(self.controllers))
         policy, env = self.make_copy(first)
         policies = {first: policy, RANDOM: self._make_random(env)}
-        return {name: play_seeded(policy, env, self.seed) for name, policy in policies.items()}
+        seed, row = self.place
+        return {
+            name: play_seeded(policy, env, seed).select(row) for name, policy in policies.items()
+        }
 
     @property
     def action_names(self) -> list[str] | None:
@@ -242,7 +267,7 @@ class Evaluation:
         which = f"{self.episodes} episodes" if self.episode is None else f"episode {self.episode}"
         words = {"guard": "guarded", "guard_stops": "stops kept", "sparse": "sparse"}
         conditions = (
-            words.get(name) or f"{name} {_format_condition(value)}"
+            words.get(name) or f"{name} {format_condition(value)}"
             for name, value in self._conditions.items()
         )
         return ", ".join((self.options.name, *conditions, which, f"seed {self.seed}"))
@@ -252,6 +277,7 @@ class Evaluation:
 
         docs/reference/metrics.md names them.
         """
+        requirements.require_played("to_dict", self.summaries)
         results: dict[str, object] = {**self.options.metadata, "episodes": self.episodes}
         results["seed"] = self.seed
         if self.episode is not None:
@@ -288,13 +314,13 @@ class Evaluation:
             facts: how it was measured, beside what is known here.
             curve, replay, run: see `report.Report`.
         """
+        requirements.require_robot("report", self.options)
+        requirements.require_played("render_report", self.trajectories, "play(keep=True)")
         known = {"episodes": f"{self.episodes:,}, seed {self.seed}, {self.device}", "guard": "off"}
         for name, value in self._conditions.items():
-            known[name.replace("_", " ")] = _format_condition(value)
+            known[name.replace("_", " ")] = format_condition(value)
         untouched = ", and no contact before" if self.env.world.collision is not None else ""
         known["success"] = f"{self.env.task.criterion}{untouched}"
-        given = combine_disturbances(self.options)
-        noises = (given.noise, given.force_noise, given.torque_noise) if given else ()
         report = Report(
             f"{self.options.robot}: {self.options.task}",
             known | facts,
@@ -305,7 +331,6 @@ class Evaluation:
             replay,
             self.robustness,
             run,
-            any(noises),
         )
         return render_page(report)
 
@@ -331,7 +356,7 @@ class Evaluation:
     # Playing
 
     def _get_env(self, guard: bool) -> Any:
-        """Return the environment of all episodes, or of the chosen one, for a guard setting."""
+        """Return the environment of the episodes for a guard setting."""
         if guard not in self._envs:
             self._envs[guard] = self._make_env(guard, self._num_envs, self._robot)
         return self._envs[guard]
@@ -342,12 +367,7 @@ class Evaluation:
 
     def _make_env(self, guard: bool, num_envs: int, robot: Robot | None = None) -> Any:
         options = dataclasses.replace(self.options, guard=guard)
-        if self.episode is None:
-            return make_from_config(options, num_envs, self.device, self.seed, robot=robot)
-        many: Any = make_from_config(options, self._num_envs, self.device, self.seed)
-        number, row = divmod(self.episode, self._num_envs)
-        many.reset(draw_round_seeds(many, self.episodes, self.seed)[number])
-        return make_from_moment(many.arrived, row, many, guard, combine_disturbances(options))
+        return make_from_config(options, num_envs, self.device, self.seed, robot=robot)
 
     def _measure_common(self, name: str, controller: Controller) -> dict[str, Any]:
         """Measure the figures that every task has; faster than `_play`."""
@@ -355,34 +375,25 @@ class Evaluation:
         return summarise(map(compute_episode_statistics, played), self.episodes)
 
     def _play(self, name: str, controller: Controller, keep: bool) -> dict[str, object]:
-        """Play all episodes with one controller and return its summary."""
+        """Play all episodes, or the chosen one, with one controller and return its summary."""
         env = controller.env
         robots = self.options.env is None
-        episodes = self.episodes if self.episode is None else 1
+        only, row = (None, 0) if self.episode is None else divmod(self.episode, self._num_envs)
+        episodes = self.episodes if only is None else 1
         recorder = RecordingPolicy(controller.policy, env) if keep else None
         statistics = []
         figures = []
         kept = []
         policy = recorder or controller.policy
-        for part in iter_rollouts(policy, env, episodes, self.seed, name):
+        for part in iter_rollouts(policy, env, self.episodes, self.seed, name, only):
+            if recorder:
+                whole = Trajectories.from_round(part.alive, part.info, recorder)
+                kept.append(whole if only is None else whole.select(row))
+            part = part if only is None else part.select(row)
             statistics.append(compute_episode_statistics(part))
             if robots:
                 figures.append(measure(env.task, env.model, part.info, part.alive))
-            if recorder:
-                kept.append(Trajectories.from_round(part.alive, part.info, recorder))
         if keep:
             self.trajectories[name] = join(kept, episodes)
         arm = summarise_arm(join_figures(figures, episodes), env.task.measures) if robots else {}
         return summarise(statistics, episodes) | arm
-
-
-def _format_condition(value: bool | str | float) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return value if isinstance(value, str) else f"{value:g}"
-
-
-def _require_integer(name: str, value: object, least: int, most: int) -> None:
-    """Refuse a value that is no integer from `least` to `most`."""
-    if not isinstance(value, int) or not least <= value <= most:
-        raise ConfigError(f"{name} must be an integer in [{least}, {most}], got {value!r}")

@@ -82,6 +82,13 @@ def format_percent(share: float) -> str:
     return f"{100 * share:.{digits}f}"
 
 
+def format_condition(value: bool | str | float) -> str:
+    """Format what an option is set to."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return value if isinstance(value, str) else f"{value:g}"
+
+
 def print_rows(title: str, headings: Sequence[str], rows: Iterable[tuple[str, list[str]]]) -> None:
     """Print labelled rows of cells, one column per heading; `title` heads the labels."""
     table = Table()

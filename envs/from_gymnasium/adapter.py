@@ -12,6 +12,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from torch import Tensor
 
+from envs.config.devices import find_device
 from envs.config.notices import warn_once
 from envs.from_gymnasium.interface_checker import format_error
 from envs.from_gymnasium.own_arrays import SUCCESS_KEYS, wrap_copies
@@ -44,8 +45,8 @@ class GymnasiumEnv:
     `reset_mask`. Environments may use their arrays again; an AsyncVectorEnv with SAME_STEP that
     `make_gymnasium` has not made needs copies that do not, or that `OwnArrays` wraps.
 
-    `info` holds `success` (B,) bool where the environment reports `is_success` or `success` in the
-    infos of a reset or of a first step, and nothing else.
+    `info` holds `success` (B,) bool from the first `is_success` or `success` on in the infos of a
+    reset or a step, and nothing else. Many environments report it at an episode's end alone.
 
     Where all copies can save their state, see `SaveStateWrapper`, `load_state_dict` continues the
     episodes. Elsewhere new ones start, seeded from the seed and the steps made since, so that a
@@ -83,7 +84,7 @@ class GymnasiumEnv:
             vector_env.spec.id if vector_env.spec else type(vector_env.unwrapped).__name__
         )
         self.num_envs = vector_env.num_envs
-        self.device = torch.device(device)
+        self.device = find_device(device)
         self._gym = vector_env
         if not restorable:  # else they are `OwnArrays` as they are made
             wrap_copies(vector_env)
@@ -98,6 +99,7 @@ class GymnasiumEnv:
         self._is_goal = is_goal_space(vector_env.single_observation_space)
         self.o_dim = self._compute_observation_size(vector_env.single_observation_space)
         self._read_bounds(vector_env.single_action_space)
+        self._reports_success = False
         self._detect_success()
         self.reset(seed)
 
@@ -135,12 +137,17 @@ class GymnasiumEnv:
         self._half = (high - low) / 2
 
     def _detect_success(self) -> None:
-        """Make one step before all others, to detect whether success is reported."""
+        """Make one step before all others, to detect whether success is reported in each."""
         _, infos = self._call(self._gym.reset, seed=0)
         middle = torch.zeros(self.num_envs, self.a_dim, dtype=torch.float32)
         *_, stepped = self._call(self._gym.step, self._scale_action(middle))
-        sources = (infos, stepped, stepped.get("final_info", {}))
-        self._reports_success = any(key in source for source in sources for key in SUCCESS_KEYS)
+        self._look_for_success(infos)
+        self._look_for_success(stepped)
+
+    def _look_for_success(self, infos: dict) -> None:
+        """Remember that success is reported, once it is."""
+        sources = (infos, infos.get("final_info", {}))
+        self._reports_success |= any(key in source for source in sources for key in SUCCESS_KEYS)
 
     def reset(self, seed: int | None = None) -> Tensor:
         """Start B new episodes; without a seed the random streams continue. Return (B, o_dim)."""
@@ -277,6 +284,7 @@ class GymnasiumEnv:
 
     def _make_info(self, infos: dict, done: np.ndarray) -> dict[str, Tensor]:
         """Return `success`, if reported; under SAME_STEP ended rows have it in `final_info`."""
+        self._look_for_success(infos)
         if not self._reports_success:
             return {}
         sources = [(infos, np.ones_like(done))]

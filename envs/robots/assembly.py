@@ -7,6 +7,7 @@ roboticstoolbox.
 
 import os
 import subprocess
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,12 @@ from td3_robot.errors import ConfigError, get_first_line, not_none
 _PROBE_TIMEOUT = 5.0  # [s] for a git server to answer; git's own limit is minutes
 
 
-def load_model(owner: str, source: Any) -> rtb.Robot:
+def load_model(owner: str, source: Any, moving: Collection[str] | None = None) -> rtb.Robot:
     """Build the roboticstoolbox model that a robot's or gripper's file names.
 
     Args:
         owner, source: as of `read_source`.
+        moving: names of the joints that move in a URDF; see `list_links`.
 
     Raises:
         ConfigError: there is no such model, or it is not to be had on this machine.
@@ -36,7 +38,7 @@ def load_model(owner: str, source: Any) -> rtb.Robot:
         return _load_rtb_model(owner, source, None)
     if isinstance(source, dict) and "rtb" in source and set(source) <= {"rtb", "repository"}:
         return _load_rtb_model(owner, source["rtb"], source.get("repository"))
-    return build_model(not_none(read_source(owner, source)))
+    return build_model(not_none(read_source(owner, source)), moving)
 
 
 def _load_rtb_model(owner: str, name: str, repository: str | None) -> rtb.Robot:

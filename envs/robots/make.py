@@ -4,7 +4,8 @@ xacro or MJCF file.
 
 import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from envs.robots.physics import read_physics
 from envs.robots.robot import Robot
 from envs.robots.sources import read_source
 from envs.robots.urdf.links import list_links
+from envs.robots.urdf.tree import Tree
 from td3_robot.errors import ConfigError, unknown
 
 _NEEDED = ("model", "flange", "home", "qlim", "qdlim", "workspace")
@@ -54,7 +56,7 @@ def make_robot(
     *,
     xacro: Mapping[str, object] | None = None,
     base: str | None = None,
-    velocity: Sequence[float] = (),
+    velocity: float | Sequence[float] = (),
     acceleration: float | None = None,
 ) -> Robot:
     """Build a robot.
@@ -73,14 +75,17 @@ def make_robot(
         ConfigError: no such robot or gripper, values in its file that cannot be right, or something
             given that the file has already.
     """
-    robot = _make_robot(os.fspath(name), gripper, tcp, xacro or {}, base, velocity)
+    limits = np.ravel(velocity)
+    if limits.size and limits.dtype.kind not in "iuf":
+        raise ConfigError(f"velocity must be a number, or one for each joint, got {velocity!r}")
+    robot = _make_robot(os.fspath(name), gripper, tcp, xacro or {}, base, limits.tolist())
     if acceleration is not None:
         if robot.qddlim is not None:
             raise ConfigError(
                 f"{robot.owner} has acceleration limits of its own; acceleration is for one without"
             )
-        if not 0.0 < acceleration < np.inf:
-            raise ConfigError(f"acceleration must be a positive number, got {acceleration}")
+        if not isinstance(acceleration, Real) or not 0.0 < acceleration < np.inf:
+            raise ConfigError(f"acceleration must be a positive number, got {acceleration!r}")
         robot.qddlim = np.full(robot.n, float(acceleration))
     return robot
 
@@ -127,9 +132,10 @@ def _make_registered(name: str, gripper: str | None) -> Robot:
     mount = make_pose(parse_numbers(owner, "mount", values.get("mount", [0] * 6), (6,)))
 
     flange = str(values["flange"])
-    make_rtb = functools.partial(_make_rtb, name, values["model"], flange, hand, mount)
     tree = read_source(owner, values["model"])
-    body = None if tree is None else join_links(name, list_links(tree), flange, hand, mount)
+    moving = None if tree is None else _list_moving(tree, flange, hand)
+    make_rtb = functools.partial(_make_rtb, name, values["model"], moving, flange, hand, mount)
+    body = None if tree is None else join_links(name, list_links(tree, moving), flange, hand, mount)
     if body is None:
         make_rtb = functools.cache(make_rtb)
         body = take_links(make_rtb())
@@ -148,10 +154,30 @@ def _make_registered(name: str, gripper: str | None) -> Robot:
     )
 
 
+def _list_moving(tree: Tree, flange: str, hand: Gripper | None) -> set[str]:
+    """List the joints that move the flange, and those of a gripper that is part of the model.
+
+    The others stand still or follow one of them, as in a robot made from the file itself.
+    """
+    moving = {joint.name for joint in tree.find_path(flange)}
+    if hand is not None and hand.source is None:
+        moving |= {
+            joint.name
+            for joint in tree.joints.values()
+            if any(above.parent == hand.root for above in tree.find_path(joint.child))
+        }
+    return moving
+
+
 def _make_rtb(
-    name: str, source: object, flange: str, hand: Gripper | None, mount: np.ndarray
+    name: str,
+    source: object,
+    moving: Collection[str] | None,
+    flange: str,
+    hand: Gripper | None,
+    mount: np.ndarray,
 ) -> Any:
     """Make the roboticstoolbox model of a registered robot."""
     from envs.robots.assembly import assemble, load_model  # here: it takes seconds
 
-    return assemble(name, load_model(f"robot {name!r}", source), flange, hand, mount)
+    return assemble(name, load_model(f"robot {name!r}", source, moving), flange, hand, mount)

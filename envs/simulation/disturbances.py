@@ -10,6 +10,7 @@ import dataclasses
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -33,8 +34,8 @@ class Disturbances:
     """Actuation latency, servo lag, sensor noise and calibration errors of a simulated arm.
 
     `envs.config.disturbance_options` declares each with its unit and range. The noise of measured
-    speeds is `SPEED_NOISE` times that of positions. An `assumed_latency` of None is the true
-    latency without its spread; a controller that assumes another takes the servos for ideal. An
+    speeds is `SPEED_NOISE` times that of positions. An `assumed_latency` of None is the middle of
+    `latencies`; a controller that assumes another takes the servos for ideal. An
     `estimate_latency` of None estimates the latency where it is neither fixed nor assumed.
 
     Attributes:
@@ -62,15 +63,32 @@ class Disturbances:
     physics: Variation = Variation()
 
     def __post_init__(self):
-        for name, value in vars(self).items():
-            most = (name in DISTURBANCES and DISTURBANCES[name].most) or 1.0
-            if isinstance(value, float | int) and not 0 <= value <= most:
-                raise ConfigError(f"{name} must be from 0 to {most:g}, got {value!r}")
+        for name, (_, most, _) in DISTURBANCES.items():
+            value = getattr(self, name)
+            if value is None and name in ("assumed_latency", "estimate_latency"):
+                continue
+            if most is None:
+                if not isinstance(value, bool):
+                    raise ConfigError(f"{name} must be true or false, got {value!r}")
+            elif (
+                isinstance(value, bool)
+                or not isinstance(value, Real)
+                or not 0 <= float(value) <= most
+            ):
+                raise ConfigError(f"{name} must be a number from 0 to {most:g}, got {value!r}")
+
+    @property
+    def latencies(self) -> tuple[float, float]:
+        """The least and the greatest latency of an episode [s]; it is drawn uniformly from them."""
+        return (
+            max(self.latency - self.latency_spread, 0.0),
+            min(self.latency + self.latency_spread, LONGEST),
+        )
 
     @property
     def foresight(self) -> float:
         """The latency that the controller compensates, or its first guess [s]."""
-        return self.latency if self.assumed_latency is None else self.assumed_latency
+        return sum(self.latencies) / 2 if self.assumed_latency is None else self.assumed_latency
 
     @property
     def known_lag(self) -> float:
@@ -115,12 +133,7 @@ class DisturbedEngine:
         self._given = disturbances
         self.generator = torch.Generator(device)
         self._sensors = ForceSensors(disturbances, self.generator)
-        late = (
-            disturbances.latency - disturbances.latency_spread,
-            disturbances.latency + disturbances.latency_spread,
-        )
-        # least and most
-        self._late = [round(min(max(seconds, 0.0), LONGEST) / dt, 9) for seconds in late]
+        self._late = [round(seconds / dt, 9) for seconds in disturbances.latencies]
         self._ahead = round(disturbances.foresight / dt, 9)
         self.estimator = None
         if disturbances.is_latency_estimated:

@@ -37,7 +37,8 @@ def show(
         first = evaluation.feedback_controllers[0]
         show_grid(*evaluation.make_copy(first, grid), evaluation.seed, first, **opened)
     elif episode is not None:
-        show_episode(evaluation.make_copies(), evaluation.seed, episode, **opened)
+        seed, row = evaluation.place
+        show_episode(evaluation.make_copies(), seed, episode, row, **opened)
     else:
         run_interactive(evaluation, **opened)
 
@@ -64,7 +65,8 @@ def record(
         _record_gymnasium(evaluation, path)
         return
     if grid is None:
-        record_episodes(evaluation.make_copies(), evaluation.seed, path, episode, camera)
+        seed, row = evaluation.place
+        record_episodes(evaluation.make_copies(), seed, path, episode, row, camera)
         return
     name = evaluation.feedback_controllers[0]
     policy, env = evaluation.make_copy(name, grid)

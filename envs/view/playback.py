@@ -1,7 +1,7 @@
 """Playback of controllers' episodes in the browser view and in recordings."""
 
 from collections.abc import Callable, Iterator
-from itertools import chain, count, islice, repeat
+from itertools import chain, count, islice
 from pathlib import Path
 
 import torch
@@ -18,21 +18,23 @@ from envs.view.replay import replay
 from envs.view.scene import Arm, Frame, find_differing_shapes
 from envs.world import GROUND, Moment, World
 from td3_robot.evaluation.rollout import Policy
+from td3_robot.utils.progress import stage
+from td3_robot.utils.seeding import fork_global_generators
 
-# by name: a policy, and its environment of one arm
+# by name: a policy, and its environment: of one arm, or of the round with a chosen episode
 Controllers = dict[str, tuple[Policy, ArmEnv]]
 
 RECORDED_EPISODES = 3  # of a video
 
 
-def show_episode(controllers: Controllers, seed: int, number: int, **opened) -> None:
-    """Play one episode in the browser, see `replay`. Arguments as of `together`, then of
+def show_episode(controllers: Controllers, seed: int, number: int, row: int, **opened) -> None:
+    """Play one episode in the browser, see `replay`. Arguments as of `play_together`, then of
     `open_viewer`.
 
     Raises:
         ViewerError: the page cannot be shown on this machine.
     """
-    replay(_get_robot(controllers), next(play_together(controllers, seed, number)), **opened)
+    replay(_get_robot(controllers), next(play_together(controllers, seed, number, row)), **opened)
 
 
 def record_episodes(
@@ -40,16 +42,17 @@ def record_episodes(
     seed: int,
     path: Path,
     number: int | None = None,
+    row: int = 0,
     camera: Camera = CORNER,
 ) -> None:
     """Record a video of the first episodes, or the end of the first one to a .png.
 
-    With a `number`, see `play_episodes`, record this one alone.
+    With a `number`, see `play_together`, record this one alone.
 
     Raises:
         ConfigError, ViewerError: as `recording.record`.
     """
-    played = play_together(controllers, seed, number)
+    played = play_together(controllers, seed, number, row)
     is_picture = path.suffix.lower() == ".png"
     recorded = RECORDED_EPISODES if number is None else 1
     frames = next(played)[-1:] if is_picture else chain.from_iterable(islice(played, recorded))
@@ -73,13 +76,20 @@ def play_live(
 
 
 def play_together(
-    controllers: Controllers, seed: int, number: int | None = None
+    controllers: Controllers, seed: int, number: int | None = None, row: int = 0
 ) -> Iterator[list[Frame]]:
-    """Play episodes with all controllers: the first one's arm is solid, the others are ghosts."""
+    """Play episodes with all controllers: the first one's arm is solid, the others are ghosts.
+
+    Args:
+        seed: of the starts and goals.
+        number, row: of the only episode, see `play_chosen`; None plays one after another.
+    """
     first, *others = controllers
     names = [first, *(f"{name} (see-through)" for name in others)]
     each = [
-        play_episodes(policy, env, seed, number, name)
+        play_episodes(policy, env, seed, name)
+        if number is None
+        else iter([play_chosen(policy, env, seed, number, row, name)])
         for name, (policy, env) in zip(names, controllers.values())
     ]
     for played in zip(*each):
@@ -104,51 +114,69 @@ def _merge_frames(frames: tuple[Frame, ...]) -> Frame:
 
 
 def play_episodes(
-    policy: Policy, env: ArmEnv, seed: int, number: int | None = None, name: str = "policy"
+    policy: Policy, env: ArmEnv, seed: int, name: str = "policy"
 ) -> Iterator[list[Frame]]:
     """Play one episode after another, without end.
 
     Args:
         env: of one arm.
         seed: of the starts and goals.
-        number: of each of them, where `env` repeats one episode; None counts from 1.
         name: of the policy, for the label.
 
     Yields:
         The frames of an episode: its start, then one a control step.
     """
     observation = env.reset(seed)
-    title = f"{env.robot.name}, {find_task_name(env.task)}"
-    for shown in count(1) if number is None else repeat(number):
-        frames, observation = _play_episode(
-            policy, env, observation, f"{title}, episode {shown}", name
-        )
+    for number in count(1):
+        frames, observation = _play_episode(policy, env, observation, number, 0, name)
         yield frames
+
+
+def play_chosen(
+    policy: Policy, env: ArmEnv, seed: int, number: int, row: int, name: str
+) -> list[Frame]:
+    """Play one episode among the others of its round, as an evaluation does; return its frames.
+
+    Args:
+        env: of all arms of the round.
+        seed: of the round.
+        number: of the episode, for the label.
+        row: of the arm that plays it.
+        name: of the policy, for the label.
+    """
+    with stage(f"episode {number}, {name}"), fork_global_generators(seed, "episodes"):
+        frames, _ = _play_episode(policy, env, env.reset(seed), number, row, name)
+    return frames
 
 
 @torch.no_grad()
 def _play_episode(
-    policy: Policy, env: ArmEnv, observation: Tensor, title: str, name: str
+    policy: Policy, env: ArmEnv, observation: Tensor, number: int, row: int, name: str
 ) -> tuple[list[Frame], Tensor]:
-    """Play one episode; return its frames and the first observation of the next."""
+    """Play an episode of the arm `row`; return its frames and the first observation of the next."""
+
+    def take(values: Tensor) -> Tensor:
+        return values[row : row + 1]
+
+    title = f"{env.robot.name}, {find_task_name(env.task)}, episode {number}"
+    now = env.now.each(take)
     start = env.task.compute_outcome(
-        env.world, env.now, torch.zeros(1, env.a_dim, device=env.device, dtype=torch.float32)
+        env.world, now, torch.zeros(1, env.a_dim, device=env.device, dtype=torch.float32)
     )
     errors = describe_errors(env.task, start.position_error, start.measures)
-    frames = [make_frame(env, env.now, title, f"{name}: {errors}, on the way")]
-    path = [get_tcp_position(env.now)]
+    frames = [make_frame(env, now, title, f"{name}: {errors}, on the way")]
+    path = [get_tcp_position(now)]
     ended = False
     while not ended:
         step = env.step(policy(observation))
         observation = step.observation
-        info = step.info
-        ended = bool(step.terminated | step.truncated)
-        state = describe_state(
-            bool(info["success"]), env.arrived, "missed" if ended else "on the way"
-        )
-        path.append(get_tcp_position(env.arrived))
+        info = {key: take(values) for key, values in step.info.items()}
+        ended = bool(take(step.terminated | step.truncated))
+        now = env.arrived.each(take)
+        state = describe_state(bool(info["success"]), now, "missed" if ended else "on the way")
+        path.append(get_tcp_position(now))
         errors = describe_errors(env.task, info["position_error"], info)
-        frame = make_frame(env, env.arrived, title, f"{name}: {errors}, {state}")
+        frame = make_frame(env, now, title, f"{name}: {errors}, {state}")
         frames.append(frame._replace(paths=(tuple(path),)))
     return frames, observation
 

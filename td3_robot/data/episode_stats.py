@@ -34,8 +34,9 @@ class EpisodeStatistics:
         ended = step.terminated | step.truncated
         valid = torch.ones_like(ended) if step.valid is None else step.valid
         self.returns = self.returns + torch.where(valid, step.reward, 0.0)
-        self._knows_success = "success" in step.info
-        success = step.info["success"].bool() if self._knows_success else torch.zeros_like(ended)
+        # some environments report it from the end of an episode on
+        self._knows_success |= "success" in step.info
+        success = step.info.get("success", torch.zeros_like(ended)).bool()
         counted = ended & valid if left_out is None else ended & valid & ~left_out
         columns = (torch.ones_like(self.returns), self.returns, success.to(self.returns.dtype))
         self._sums = self._sums + torch.where(counted, torch.stack(columns), 0.0).sum(1)

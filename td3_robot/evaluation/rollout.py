@@ -37,6 +37,12 @@ class Rollout:
         last = (number * self.alive).amax(0)
         return series[last, torch.arange(series.shape[1], device=series.device)]
 
+    def select(self, row: int) -> "Rollout":
+        """Select the episode of one environment."""
+        only = slice(row, row + 1)
+        info = {name: series[:, only] for name, series in self.info.items()}
+        return Rollout(self.reward[:, only], self.alive[:, only], self.action[:, only], info)
+
 
 @torch.no_grad()
 def rollout(
@@ -86,19 +92,28 @@ def rollout(
         running = running & ~(alive & (step.terminated | step.truncated))
         if progress is not None:
             progress.advance()
-    info = {name: torch.stack([i[name] for i in infos]) for name in infos[0]}
+    # what an environment reports from some step on was zero before
+    none = {name: torch.zeros_like(value) for name, value in infos[-1].items()}
+    info = {name: torch.stack([(none | one)[name] for one in infos]) for name in none}
     return Rollout(torch.stack(rewards), torch.stack(alives), torch.stack(actions), info)
 
 
 def iter_rollouts(
-    policy: Policy, env: VecEnv, episodes: int, seed: int, name: str = "evaluation"
+    policy: Policy,
+    env: VecEnv,
+    episodes: int,
+    seed: int,
+    name: str = "evaluation",
+    only: int | None = None,
 ) -> Iterator[Rollout]:
     """Yield rounds of B episodes until there are `episodes`; the seed fixes starts and goals.
 
     Args:
         name: of the stage that reports their progress.
+        only: number, from 0, of the only round to play.
     """
     seeds = draw_round_seeds(env, episodes, seed)
+    seeds = seeds if only is None else seeds[only : only + 1]
     with stage(name, _count_steps(env, len(seeds)), "steps") as progress:
         for round_seed in seeds:
             yield play_seeded(policy, env, round_seed, progress=progress)
@@ -170,7 +185,7 @@ def summarise(rounds: Iterable[dict[str, Tensor]], episodes: int | None = None) 
     """Summarise the episode statistics of one or several rounds as plain numbers for JSON.
 
     Args:
-        rounds: what `compute_episode_statistics` returned, the same names in all.
+        rounds: what `compute_episode_statistics` returned; what only later ones know was zero.
         episodes: how many of them count, the first ones; None: all.
 
     Returns:
@@ -180,8 +195,10 @@ def summarise(rounds: Iterable[dict[str, Tensor]], episodes: int | None = None) 
     """
     rounds = list(rounds)
     joined = {
-        name: torch.cat([part[name] for part in rounds])[:episodes].cpu().double()
-        for name in rounds[0]
+        name: torch.cat([part.get(name, 0 * part["length"]) for part in rounds])[:episodes]
+        .cpu()
+        .double()
+        for name in rounds[-1]
     }
     returns = joined["return"]
     summary = {

@@ -3,8 +3,6 @@
 import contextlib
 import threading
 
-import torch
-
 from td3_robot.evaluation.rollout import evaluate
 from td3_robot.td3.agent import TD3
 from td3_robot.utils.communicator import SINGLE_PROCESS, Communicator
@@ -56,7 +54,11 @@ class PeriodicEvaluation:
             raise Stopped
         if self._communicator.size == 1:
             return scores
-        own = torch.tensor([self.env.num_envs, *scores.values()], dtype=torch.float64)
-        rows = self._communicator.all_gather(own)
-        share = rows[:, :1] / rows[:, 0].sum()
-        return dict(zip(scores, (share * rows[:, 1:]).sum(0).tolist()))
+        everywhere = self._communicator.all_gather_object([self.env.num_envs, scores])
+        episodes = sum(count for count, _ in everywhere)
+        # success that another process alone has seen reported was none here
+        names = max((own for _, own in everywhere), key=len)
+        return {
+            name: sum(count / episodes * own.get(name, 0.0) for count, own in everywhere)
+            for name in names
+        }

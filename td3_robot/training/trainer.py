@@ -1,5 +1,6 @@
 """The training loop: collect -> store -> update -> evaluate -> checkpoint."""
 
+import math
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -341,8 +342,10 @@ def _average(figures: dict[str, float], communicator: Communicator) -> dict[str,
     """Return the mean of each figure over those processes that know it."""
     if communicator.size == 1 or not figures:
         return figures
-    rows = communicator.all_gather(torch.tensor(list(figures.values()), dtype=torch.float64))
-    return dict(zip(figures, rows.nanmean(0).tolist()))
+    everywhere = communicator.all_gather_object(figures)
+    names = max(everywhere, key=len)
+    rows = [[own.get(name, math.nan) for name in names] for own in everywhere]
+    return dict(zip(names, torch.tensor(rows, dtype=torch.float64).nanmean(0).tolist()))
 
 
 def require_same_networks(agent: TD3, communicator: Communicator) -> None:

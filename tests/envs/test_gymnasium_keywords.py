@@ -114,7 +114,9 @@ def test_what_an_id_cannot_be_is_refused_in_a_line():
 def test_a_slip_is_named_with_what_was_meant():
     message = get_refusal(gymnasium.make, "td3_robot/PandaReach-v0", latancy=0.05)
     assert "unknown keyword of an environment 'latancy'; did you mean 'latency'?" in message
-    assert "latency must be from 0" in get_refusal(envs.make, "panda", "reach", latency=-1.0)
+    assert "latency must be a number from 0" in get_refusal(
+        envs.make, "panda", "reach", latency=-1.0
+    )
     assert (
         "no TCP link"
         in (said := get_refusal(gymnasium.make, "td3_robot/PandaReach-v0", tcp="nowhere"))

@@ -1,8 +1,11 @@
 """make: robots and tasks by name."""
 
 import dataclasses
+import json
 import re
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -147,6 +150,64 @@ def test_a_file_that_holds_no_values_is_named(tmp_path, text, message):
     (tmp_path / "bad.yaml").write_text(text)
     with pytest.raises(ConfigError, match=message):
         registry.read_values(tmp_path / "bad.yaml")
+
+
+def test_a_file_in_another_encoding_is_named(tmp_path):
+    path = tmp_path / "bad.yaml"
+    path.write_bytes("# größer\nnoise: 0.1".encode("latin-1"))
+    with pytest.raises(ConfigError, match="bad.yaml is not in UTF-8"):
+        envs.make("panda", "reach", randomize=str(path))
+
+
+@pytest.mark.parametrize("text", ["noise: true", "stiffness: [true, 2]"])
+def test_true_is_no_number(tmp_path, text):
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    key = text.split(":")[0]
+    with pytest.raises(ConfigError, match=rf"bad.yaml': {key} must be numbers, got .*True"):
+        envs.make("panda", "reach", randomize=str(path))
+
+
+@pytest.mark.parametrize("name", ["gpu", "cuda:99", "CPU", 3.5])
+def test_a_device_that_is_not_there_is_named_with_the_choices(name):
+    expected = f"device '{name}' is misspelled or not available .*: cpu, cuda, cuda:N, mps"
+    with pytest.raises(ConfigError, match=expected):
+        envs.make("panda", "reach", device=name)
+    with pytest.raises(ConfigError, match=expected):
+        envs.make_from_config(EnvOptions(env="Pendulum-v1"), device=name)
+
+
+@pytest.mark.parametrize("around", [{}, {"randomize": "lab"}])
+def test_numbers_of_numpy_are_numbers_and_text_is_none(around):
+    latency = np.float32(0.05)
+    assert envs.make("panda", "reach", latency=latency, **around).o_dim > 0
+    assert json.dumps(EnvOptions(latency=latency).conditions) == f'{{"latency": {latency.item()}}}'
+    for value, name, kind in (
+        ("0.05", "latency", "a number from 0 to 0.5"),
+        (np.float32(5.0), "latency", "a number from 0 to 0.5"),
+        (True, "noise", "a number from 0 to 1"),
+        ("yes", "estimate_latency", "true or false"),
+    ):
+        with pytest.raises(ConfigError, match=f"{name} must be {kind}, got "):
+            envs.make("panda", "reach", **{name: value}, **around)
+
+
+GANTRY = Path(__file__).parent / "data" / "gantry.urdf"
+
+
+@pytest.mark.parametrize("velocity", [1.5, np.float32(1.5), (1.5,), np.array([1.5, 1.5, 1.5])])
+def test_one_velocity_is_that_of_every_joint(velocity):
+    env = envs.make(str(GANTRY), "reach", tcp="tool0", velocity=velocity)
+    assert env.robot.qdlim.tolist() == [1.5, 1.5, 1.5]
+    for robot in ("panda", make_robot("panda")):
+        with pytest.raises(ConfigError, match="needs no velocity|velocity has no effect"):
+            envs.make(robot, "reach", velocity=velocity)
+
+
+@pytest.mark.parametrize("name", ["velocity", "acceleration"])
+def test_a_limit_that_is_text_is_named(name):
+    with pytest.raises(ConfigError, match=f"{name} must be a .*number.*, got '2.0'"):
+        make_robot(GANTRY, tcp="tool0", **{name: "2.0"})
 
 
 def test_a_task_says_which_engines_can_do_it(monkeypatch):

@@ -17,9 +17,6 @@ from envs.evaluation.robustness import Robustness
 from envs.evaluation.table import make_rows
 
 LISTED = 500  # failures; a policy with more is not studied one episode at a time
-NOISE_NOTE = (
-    "A replay has the same start and scene, but draws other noise, so that it may end otherwise."
-)
 _HERE = Path(__file__).resolve().parent
 
 
@@ -35,7 +32,6 @@ class Report:
         played: controller -> its episodes; the first one's paths and failures are shown.
         curve: rows of the run's metrics.csv; empty without a run.
         replay: number of an episode -> the command that shows it.
-        has_noise: measurements have noise, which a replay draws anew.
         robustness: success under latency, noise and servo lag, if it was measured.
         run: a run of an arm, if a log was given.
     """
@@ -49,7 +45,6 @@ class Report:
     replay: Callable[[int], str]
     robustness: Robustness | None = None
     run: ArmRun | None = None
-    has_noise: bool = False
 
 
 def render_page(report: Report) -> str:
@@ -73,8 +68,6 @@ def render_page(report: Report) -> str:
     if report.run is not None:
         sections.append(_render_run(report.run, env))
     sections += ["<h2>Paths</h2>", _render_paths(report.played, known, env), "<h2>Failures</h2>"]
-    if report.has_noise and known:
-        sections.append(f"<p>{NOISE_NOTE}</p>")
     sections.append(_render_failures(policy, known, list_errors(env.task), report.replay))
     body = "\n".join(sections)
     return (

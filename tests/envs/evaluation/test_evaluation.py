@@ -31,6 +31,58 @@ def test_a_switch_that_is_off_is_called_so():
     assert "estimate_latency off" in str(Evaluation(options, 2, seed=7))
 
 
+REFUSED = {
+    "nothing to play": (lambda made: made.play(), "play needs a controller: add one"),
+    "nothing to copy": (lambda made: made.make_copy("rrmc"), "unknown controller 'rrmc'"),
+    "nothing to compare": (lambda made: made.compare_with_random(), "needs a controller"),
+    "nothing to disturb": (lambda made: made.play_robustness(2), "robustness needs a controller"),
+    "no results": (lambda made: made.to_dict(), r"to_dict needs results: call play\(\) first"),
+    "no report": (
+        lambda made: made.render_report({}, (), str),
+        r"render_report needs results: call play\(keep=True\) first",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_comes_too_early_says_what_is_needed_first(what):
+    ask, expected = REFUSED[what]
+    with pytest.raises(ConfigError, match=expected):
+        ask(Evaluation(EnvOptions(), 2, seed=7))
+
+
+def test_a_report_of_what_was_played_without_its_paths_says_how_to_keep_them():
+    evaluation = Evaluation(EnvOptions(), 2, seed=7)
+    evaluation.add_baseline("random")
+    evaluation.play()
+    with pytest.raises(ConfigError, match=r"call play\(keep=True\) first"):
+        evaluation.render_report({}, (), str)
+
+
+def test_an_environment_of_others_says_what_only_robots_have():
+    evaluation = Evaluation(EnvOptions(env="Pendulum-v1"), 2, seed=7)
+    evaluation.add("still", lambda env: lambda observation: observation[:, :1] * 0.0)
+    for ask in (
+        lambda: evaluation.play(keep=True),
+        lambda: evaluation.play_robustness(2),
+        lambda: evaluation.render_report({}, (), str),
+    ):
+        with pytest.raises(ConfigError, match=r"is for our own robots; a Gymnasium environment"):
+            ask()
+
+
+def test_one_episode_of_an_environment_of_others_is_the_one_it_was_among_all():
+    def play(**chosen):
+        evaluation = Evaluation(EnvOptions(env="Pendulum-v1"), 3, seed=7, **chosen)
+        evaluation.add("swing", lambda env: lambda observation: observation[:, 2:])
+        return evaluation.play()["swing"]["episode_return"]
+
+    alone = [play(episode=number)["mean"] for number in range(3)]
+    every = play()
+    found = (min(alone), max(alone), sum(alone) / 3)
+    assert found == pytest.approx((every["min"], every["max"], every["mean"]), rel=1e-6)
+
+
 @pytest.mark.parametrize(
     "name, value, valid",
     [

@@ -11,8 +11,6 @@ import pytest
 import torch
 
 import envs
-from envs.config.env_options import EnvOptions
-from envs.evaluation import Evaluation
 from envs.evaluation.metrics import measure
 from envs.evaluation.report import RecordingPolicy, Report, Trajectories, charts, join, render_page
 from envs.evaluation.report.errors import list_errors
@@ -234,25 +232,6 @@ def test_no_failure_says_so(evaluation):
     assert "None of 6 episodes." in render_page(
         dataclasses.replace(evaluation, played={"policy": every}, curve=[])
     )
-
-
-@pytest.mark.parametrize(
-    ("options", "noisy"),
-    [
-        ({}, False),
-        ({"latency": 0.05}, False),
-        ({"noise": 0.01}, True),
-        ({"randomize": "lab"}, True),
-    ],
-)
-def test_a_replay_that_draws_other_noise_is_told_beside_its_command(options, noisy):
-    """The noise of an evaluation is one stream of all its arms; a replay has one arm."""
-    played = Evaluation(EnvOptions(**options), 3, seed=7)
-    played.add_baseline("random")
-    played.play(keep=True)
-    page = played.render_report({}, (), str)
-    assert "<code>" in page[page.index("<h2>Failures") :]
-    assert ("draws other noise" in page[page.index("<h2>Failures") :]) == noisy
 
 
 def test_rounds_join_in_order_and_the_surplus_is_dropped(evaluation):

@@ -3,6 +3,7 @@
 import json
 import re
 
+import numpy as np
 import pytest
 import torch
 
@@ -10,6 +11,7 @@ from envs.config.env_options import EnvOptions
 from envs.evaluation import Evaluation
 from envs.evaluation.report import charts
 from envs.evaluation.robustness import SWEEPS, Robustness, sweep
+from envs.view.playback import play_together
 
 
 def transpose(env, gain=0.7):
@@ -74,22 +76,36 @@ def test_who_stands_still_does_not_mind_and_who_moves_does(plain, worst):
     )
 
 
-LATE = EnvOptions(latency=0.07, servo_lag=0.05, assumed_latency=0.0)
-DRAWN = EnvOptions(
-    latency=0.05, latency_spread=0.05, joint_offset=0.02, tcp_offset=0.005, base_offset=0.01
-)
+DISTURBED = {
+    "the same for all": EnvOptions(latency=0.07, servo_lag=0.05, assumed_latency=0.0),
+    "drawn for each": EnvOptions(
+        latency=0.05, latency_spread=0.05, joint_offset=0.02, tcp_offset=0.005, base_offset=0.01
+    ),
+    "drawn in each step": EnvOptions(latency=0.05, noise=0.05),
+    # others that touch something begin again meanwhile, and draw noise from the same stream
+    "ending early": EnvOptions(task="reach_avoid", noise=0.05),
+}
 
 
-@pytest.mark.parametrize("late", [LATE, DRAWN], ids=["the same for all", "drawn for each"])
-def test_one_episode_alone_is_disturbed_as_it_was_among_all(late):
+@pytest.mark.parametrize("name", DISTURBED)
+def test_one_episode_alone_is_played_and_shown_as_it_was_among_all(name, monkeypatch):
+    monkeypatch.setattr("envs.evaluation.evaluation.ROUND", 4)
 
-    def error(**chosen) -> float:
-        made = Evaluation(late, 3, 5, **chosen)
+    def play(**chosen) -> Evaluation:
+        made = Evaluation(DISTURBED[name], 10, 5, **chosen)
         made.add("policy", transpose)
-        return made.play()["policy"]["final_position_error_m"]["median"]
+        made.play(keep=True)
+        return made
 
-    alone = [error(episode=number) for number in range(3)]
-    assert sorted(alone)[1] == pytest.approx(error(), abs=1e-4)
+    every = play().trajectories["policy"]
+    number = 5  # of the second round
+    alone = play(episode=number)
+    expected = every.select(number).series["q"][:, 0]
+    assert torch.equal(alone.trajectories["policy"].select(0).series["q"][:, 0], expected)
+    seed, row = alone.place
+    (frames,) = play_together(alone.make_copies(), seed, number, row)
+    assert torch.equal(torch.as_tensor(np.stack([frame.q for frame in frames[1:]])), expected)
+    assert f"episode {number}, " in frames[-1].text
 
 
 def test_every_disturbance_is_played_once_and_told_in_its_place():

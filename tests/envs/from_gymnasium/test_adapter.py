@@ -15,7 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envs.from_gymnasium import DiscreteAsBox, GymnasiumEnv, make_gymnasium
+from td3_robot.data.episode_stats import EpisodeStatistics
 from td3_robot.errors import ConfigError, NotFiniteError
+from td3_robot.evaluation.rollout import compute_episode_statistics, play_seeded
 from td3_robot.vec_env import VecEnv
 
 LOW = np.array([-2.0, 0.0], np.float32)
@@ -26,12 +28,13 @@ class Diary(gym.Env):
     """Observes (copy, episode, step, last action); episodes of 2 to 4 steps, ending in turn in both
     ways.
 
-    The reward is the step. Success, where it is told, is an odd step.
+    The reward is the step. Success, where it is told, is an odd step; `at_end`: by the last alone.
     """
 
-    def __init__(self, copy: int = 0, tells: str | None = None):
+    def __init__(self, copy: int = 0, tells: str | None = None, at_end: bool = False):
         self.copy = copy
         self.tells = tells
+        self.at_end = at_end
         self.episode = -1
         self.observation_space = spaces.Box(-100, 100, (5,), np.float64)
         self.action_space = spaces.Box(LOW, HIGH)
@@ -60,7 +63,9 @@ class Diary(gym.Env):
         return np.array([self.copy, self.episode, self.time, *action], float)
 
     def _told(self):
-        return {} if self.tells is None else {self.tells: self.time % 2 == 1}
+        if self.tells is None or (self.at_end and not self.ended):
+            return {}
+        return {self.tells: self.time % 2 == 1}
 
 
 class Fixed(gym.Env):
@@ -109,12 +114,9 @@ class Reusing(SyncVectorEnv):
 every_mode = pytest.mark.parametrize("mode", list(AutoresetMode))
 
 
-def diaries(mode=AutoresetMode.SAME_STEP, copies=3, tells=None) -> GymnasiumEnv:
-    return GymnasiumEnv(
-        Reusing(
-            [lambda i=i: Diary(i, tells) for i in range(copies)], autoreset_mode=mode, copy=False
-        )
-    )
+def diaries(mode=AutoresetMode.SAME_STEP, copies=3, tells=None, at_end=False) -> GymnasiumEnv:
+    makers = [lambda i=i: Diary(i, tells, at_end) for i in range(copies)]
+    return GymnasiumEnv(Reusing(makers, autoreset_mode=mode, copy=False))
 
 
 def fixed(**given) -> GymnasiumEnv:
@@ -324,6 +326,25 @@ def test_success_is_that_of_the_step_made_and_not_of_the_reset(mode, name):
         step = env.step(policy(observation))
         assert torch.equal(step.info["success"], step.next_observation[:, 2] % 2 == 1)
         observation = step.observation
+
+
+@every_mode
+def test_success_that_is_told_at_the_end_alone_is_seen(mode):
+    """First episodes of 2, 3 and 4 steps, the odd one with success; then one of each in turn."""
+    env = diaries(mode, tells="is_success", at_end=True)
+    played = play_seeded(policy, env, 0)
+    assert compute_episode_statistics(played)["success"].tolist() == [False, True, False]
+    env = diaries(mode, tells="is_success", at_end=True)
+    statistics = EpisodeStatistics(3, "cpu")
+    observation = env.reset(0)
+    ends = []
+    for _ in range(12):
+        step = env.step(policy(observation))
+        observation = step.observation
+        ended = (step.terminated | step.truncated) & (True if step.valid is None else step.valid)
+        ends += (step.next_observation[ended, 2] % 2 == 1).tolist()
+        statistics.count(step)
+    assert statistics.pop_means()["train_success_rate"] == pytest.approx(sum(ends) / len(ends))
 
 
 def test_nothing_is_told_where_the_environment_tells_nothing():

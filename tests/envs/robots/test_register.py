@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import envs
+from envs.collision.links import compute_link_pose
 from envs.config.env_options import EnvOptions
 from envs.kinematics import fkine
 from envs.robots import make, make_robot, register
@@ -70,6 +71,40 @@ def test_the_arguments_of_a_xacro_file_are_kept(configs, arm):
     given = {"reach": 0.5, "prefix": "left_"}
     assert_same(make_robot("mine"), make_robot(str(arm), xacro=given, acceleration=2.0))
     assert "flange: left_tool0" in (configs / "robots" / "mine.yaml").read_text()
+
+
+RODS = """<robot name="r"><link name="base"/><link name="tcp"/>
+<link name="upper"><inertial><mass value="2"/>{I}</inertial>{box}</link>
+<link name="rod"><inertial><mass value="0.3"/>{I}</inertial>{box}</link>
+<link name="lid"><inertial><mass value="0.2"/>{I}</inertial>{box}</link>
+<joint name="j1" type="revolute"><parent link="base"/><child link="upper"/>{limit}</joint>
+<joint name="rod" type="revolute"><parent link="base"/><child link="rod"/><origin xyz="0 0.1 0"/>
+{limit}<mimic joint="j1" multiplier="-0.5" offset="0.2"/></joint>
+<joint name="lid" type="revolute"><parent link="upper"/><child link="lid"/><origin xyz="0 0 0.1"/>
+{limit}</joint>
+<joint name="t" type="fixed"><parent link="upper"/><child link="tcp"/><origin xyz="0.3 0 0"/></joint>
+</robot>""".format(
+    I='<inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/>',
+    box='<visual><geometry><box size="0.2 0.02 0.02"/></geometry></visual>',
+    limit='<axis xyz="0 0 1"/><limit lower="-2" upper="2" velocity="2" acceleration="3"/>',
+)
+
+
+def test_a_registered_arm_has_all_links_of_its_file(configs, tmp_path):
+    """A rod that follows the joint, and a lid that stands still beside the TCP."""
+    path = tmp_path / "rods.urdf"
+    path.write_text(RODS)
+    expected = make_robot(str(path), tcp="tcp")
+    register.register(expected, "rods")
+    made = make_robot("rods")
+    for links, others in ((made.body.arm, expected.body.arm), (made.rtb.links, expected.rtb.links)):
+        assert {link.name for link in others} == {"base", "upper", "rod", "lid", "tcp"}
+        assert [link.name for link in links] == [link.name for link in others]
+        for link, other in zip(links, others):
+            for q in (np.array([-1.0]), np.array([1.5])):
+                T = compute_link_pose(other, q)
+                np.testing.assert_allclose(compute_link_pose(link, q), T, atol=1e-12)
+    assert [link.m for link in made.rtb.links] == [link.m for link in expected.rtb.links]
 
 
 WRONG = {

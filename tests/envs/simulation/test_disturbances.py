@@ -44,6 +44,21 @@ def test_the_latency_of_an_episode_is_independent_of_its_start(make):
     assert correlation.abs().max() < 0.3
 
 
+@pytest.mark.parametrize(
+    ("latency", "spread", "least", "most"),
+    [(0.05, 0.03, 0.02, 0.08), (0.02, 0.05, 0.0, 0.07), (0.45, 0.1, 0.35, 0.5)],
+)
+def test_the_middle_of_what_is_drawn_is_compensated(make, latency, spread, least, most):
+    """No latency is negative, or longer than the longest: the rest of the range remains."""
+    given = {"latency": latency, "latency_spread": spread}
+    drawn = make(num_envs=200, **given).scene["late"] * DT
+    assert least <= drawn.min() < least + 0.005 and most - 0.005 < drawn.max() <= most + 1e-6
+    assert Disturbances(**given).foresight == pytest.approx((least + most) / 2)
+    env = make(estimate_latency=False, **given)
+    shares = [share for _, share in env._disturbed.iter_pending(env.scene)]
+    assert sum(shares) * DT == pytest.approx((least + most) / 2)
+
+
 def test_without_any_nothing_stands_between(make):
     env = make()
     step = play(env, 3)[-1]
@@ -198,5 +213,5 @@ def test_foresight_makes_a_delayed_arm_as_good_as_a_prompt_one(make):
 )
 def test_what_no_arm_has_is_refused(given):
     (name,) = given
-    with pytest.raises(ConfigError, match=f"{name} must be from 0 to"):
+    with pytest.raises(ConfigError, match=f"{name} must be a number from 0 to"):
         Disturbances(**given)

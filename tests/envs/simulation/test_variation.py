@@ -198,7 +198,7 @@ def test_every_shipped_file_can_be_simulated_without_physics_too():
         ("payload: [-1, 1]", "payload must be a range"),
         ("friction: 1", "friction must be finite with shape"),
         ("latency: .inf", "latency must be finite"),
-        ("noise: -1", "noise must be from 0 to 1"),
+        ("noise: -1", "noise must be a number from 0 to 1"),
     ],
 )
 def test_a_file_that_cannot_be_right_is_one_line(tmp_path, text, message):

@@ -255,3 +255,11 @@ def test_random_actions_leave_the_global_generator_alone(point_env):
     before = torch.get_rng_state()
     evaluate(make_random_policy(point_env(num_envs=8), seed=3), point_env(num_envs=8), seed=0)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_what_later_rounds_alone_know_was_zero():
+    """Success of an environment that reports none before there was one."""
+    told = {"success": torch.tensor([True, False])}
+    silent = {"return": torch.zeros(2), "length": torch.ones(2)}
+    assert summarise([silent, silent | told])["success_rate"] == 0.25
+    assert "success_rate" not in summarise([silent])

@@ -3,6 +3,7 @@ uninterrupted one.
 """
 
 import signal
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,6 +15,9 @@ from td3_robot.config.run import (
     RewardConfig,
     TD3Config,
 )
+from td3_robot.training import periodic_evaluation
+from td3_robot.training.trainer import _average
+from td3_robot.utils.communicator import Communicator
 from td3_robot.vec_env import draw_uniform
 from tests.support import set_default_dtype
 from tests.td3_robot.remembering import RemembersObservations
@@ -136,3 +140,25 @@ def test_it_has_an_effect_and_survives_an_interruption_and_another_default_dtype
     run(tmp_path / "parts", train, goals, stop=124, **options)
     parts = run(tmp_path / "parts", train, goals, resume=True, **options).agent
     assert_same(parts.state_dicts(), whole.state_dicts())
+
+
+def test_processes_that_know_different_figures_have_the_same_means(monkeypatch):
+    """Success that an environment reports only where there is one, seen by the other process."""
+
+    class Two(Communicator):
+        size = 2
+
+        def __init__(self, other):
+            self.other = other
+
+        def all_gather_object(self, value):
+            return [value, self.other]
+
+    scores = {"success_rate": 0.5, "episode_return": 3.0}
+    env = SimpleNamespace(num_envs=1)
+    monkeypatch.setattr(periodic_evaluation, "evaluate", lambda *_: {"episode_return": 1.0})
+    evaluation = periodic_evaluation.PeriodicEvaluation(env, 0, Two([3, scores]))
+    means = evaluation.evaluate(None, "evaluation")
+    assert means == {"success_rate": 0.375, "episode_return": 2.5}
+    other = {"train_return": 3.0, "train_success_rate": 0.5}
+    assert _average({"train_return": 1.0}, Two(other)) == other | {"train_return": 2.0}
