@@ -20,8 +20,10 @@ _SHOWN = 4  # differences in a line
 
 
 def find_commit() -> str | None:
-    """Return the git commit of this package's files; None outside a repository."""
-    return _run_git("rev-parse", "HEAD") or None
+    """Return the git commit of this package's files; None where no repository tracks them."""
+    # a repository may be around an installed package and know nothing of it
+    tracked = _run_git("ls-files", Path(__file__).name)
+    return (tracked and _run_git("rev-parse", "HEAD")) or None
 
 
 def _run_git(*words: str) -> str | None:
@@ -44,7 +46,9 @@ def describe_code() -> str:
 
 def _has_edits() -> bool:
     """Return whether files of that commit were changed."""
-    return bool(_run_git("status", "--porcelain", "--untracked-files=no"))
+    return find_commit() is not None and bool(
+        _run_git("status", "--porcelain", "--untracked-files=no")
+    )
 
 
 def write_provenance(

@@ -3,6 +3,7 @@ changed.
 """
 
 import json
+import subprocess
 
 import pytest
 
@@ -93,8 +94,34 @@ def test_a_damaged_record_is_one_line(tmp_path, content):
 
 
 def test_code_says_whether_it_is_still_that_of_its_commit(monkeypatch):
-    git = {"rev-parse": 20 * "ab", "status": ""}
+    git = {"ls-files": "provenance.py", "rev-parse": 20 * "ab", "status": ""}
     monkeypatch.setattr(provenance, "_run_git", lambda asked, *_: git[asked])
     assert describe_code().endswith("commit abababababab")
     git["status"] = " M train.py"
     assert describe_code().endswith("commit abababababab with uncommitted changes")
+
+
+def test_the_commit_is_that_of_a_repository_that_tracks_the_package(tmp_path, monkeypatch):
+    """Not of one that a virtual environment happens to lie in."""
+
+    def git(*words):
+        who = ("-c", "user.name=me", "-c", "user.email=me@here")
+        command = ["git", "-C", str(tmp_path), *who, *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    installed = tmp_path / "venv" / "provenance.py"
+    installed.parent.mkdir()
+    installed.touch()
+    (tmp_path / "own.py").touch()
+    monkeypatch.setattr(provenance, "__file__", str(installed))
+    assert provenance.find_commit() is None
+    git("init")
+    git("add", "own.py")
+    git("commit", "-m", "not of this package")
+    (tmp_path / "own.py").write_text("edited")
+    assert provenance.find_commit() is None and " with " not in describe_code()
+    write_provenance(tmp_path, "train.py", [], HERE)
+    assert not read_provenance(tmp_path)["sittings"][0]["uncommitted_changes"]
+    git("add", "venv")
+    git("commit", "-m", "of this package")
+    assert provenance.find_commit() == git("rev-parse", "HEAD")
