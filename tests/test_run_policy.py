@@ -24,6 +24,7 @@ from td3_robot.deploy.planning.reachability import NearestPose
 from td3_robot.deploy.robot.limits import FR3
 from td3_robot.deploy.runtime.arrival import Arrival
 from td3_robot.errors import ConfigError
+from tests.support import get_refusal, make_command_schema
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -161,6 +162,16 @@ def test_another_arm_of_the_same_shape_is_kept_in_its_own_limits(path):
     assert kept.limits is FR3 and kept.joints[6] == "fr3_joint7"  # as its own messages have them
     assert dataclasses.replace(kept, limits=robot.limits, joints=robot.joints) == robot
     assert replace_limits(robot, None) is robot
+
+
+@pytest.mark.parametrize(
+    "words", ["0.4,-0.1,0.4", "0.4 -0.1 0.4", "0.4, -0.1, 0.4", "0.4 -.1 4e-1", "[0.4,-0.1,0.4]"]
+)
+def test_a_goal_is_one_word_or_several_negative_numbers_too(words):
+    schema = make_command_schema("run_policy.py")
+    found = schema.read_flags(f"--goal {words} --seconds 5".split())
+    assert found == {"goal": (0.4, -0.1, 0.4), "seconds": 5.0}
+    assert "cannot place '-s'" in get_refusal(schema.read_flags, ["--goal", "0.4", "-s"])
 
 
 def test_a_goal_of_another_shape_is_refused(path):
