@@ -109,6 +109,16 @@ class PrivilegedVecEnv(VecEnv, Protocol):
 
 
 @runtime_checkable
+class StaggeredVecEnv(VecEnv, Protocol):
+    """Environments whose first episodes are shorter than the others, so that they are staggered.
+
+    Their returns are no measure of a policy.
+    """
+
+    cut_short: Tensor  # (B,) bool: the present episode is one of these
+
+
+@runtime_checkable
 class HasRewardsObserved(Protocol):
     """Environments whose rewards are of the true or of the observed state.
 

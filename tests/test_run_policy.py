@@ -14,16 +14,20 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 import envs
 from benchmarks import faults
+from td3_robot import TD3
+from td3_robot.commands.exported import describe_simulated, find_policy
 from td3_robot.commands.goal import check_goal, suggest_time
-from td3_robot.commands.run import NOT_REACHED, find_policy, replace_limits
+from td3_robot.commands.run import NOT_REACHED, replace_limits
 from td3_robot.deploy import Obstacles, Policy, Robot
 from td3_robot.deploy.planning.reachability import NearestPose
 from td3_robot.deploy.robot.limits import FR3
 from td3_robot.deploy.runtime.arrival import Arrival
 from td3_robot.errors import ConfigError
+from tests.support import get_refusal, make_command_schema
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -163,6 +167,16 @@ def test_another_arm_of_the_same_shape_is_kept_in_its_own_limits(path):
     assert replace_limits(robot, None) is robot
 
 
+@pytest.mark.parametrize(
+    "words", ["0.4,-0.1,0.4", "0.4 -0.1 0.4", "0.4, -0.1, 0.4", "0.4 -.1 4e-1", "[0.4,-0.1,0.4]"]
+)
+def test_a_goal_is_one_word_or_several_negative_numbers_too(words):
+    schema = make_command_schema("run_policy.py")
+    found = schema.read_flags(f"--goal {words} --seconds 5".split())
+    assert found == {"goal": (0.4, -0.1, 0.4), "seconds": 5.0}
+    assert "cannot place '-s'" in get_refusal(schema.read_flags, ["--goal", "0.4", "-s"])
+
+
 def test_a_goal_of_another_shape_is_refused(path):
     process = start(path, goal="0.5,0.1")
     error = process.communicate(timeout=60)[1]
@@ -250,3 +264,56 @@ def test_a_checkpoint_is_found_by_its_name(exported, tmp_path, in_process, monke
     monkeypatch.chdir(tmp_path)
     for name in ("mine", "checkpoints/mine", "checkpoints/mine/policy.onnx"):
         assert find_policy(Path(name)) == Path("checkpoints/mine/policy.onnx")
+
+
+def test_a_policy_of_a_checkpoint_that_was_trained_on_is_refused_beside_it(
+    exported, tmp_path, in_process, monkeypatch
+):
+    """Deployed alone it is driven, and so it is beside a checkpoint that is still its own."""
+    arrival = Arrival(np.array([0.5, 0.1, 0.5]), 0.004, 0.0, True, 2.5)
+    monkeypatch.setattr("td3_robot.commands.run.drive", lambda *_: ("the time is up", arrival))
+    folder = tmp_path / "checkpoints" / "mine"
+    shutil.copytree(ROOT / "checkpoints" / "run1", folder)
+    for file in (folder / "policy.onnx", tmp_path / "alone.onnx"):
+        shutil.copy(exported("run1"), file)
+
+    def drive(name):
+        return in_process(tmp_path, "run_policy", "--policy", name, "--goal", "0.5,0.1,0.5")
+
+    def verify():
+        code, out, _ = in_process(tmp_path, "evaluate", "--checkpoint", "mine", "--verify")
+        return code, " ".join(out[out.index("export") :].replace("│", " ").split())
+
+    assert drive("mine")[0] == drive("alone.onnx")[0] == 0
+    assert verify()[1].startswith("export ok policy.onnx is of these networks")
+    agent = TD3.from_checkpoint(folder)
+    with torch.no_grad():
+        next(agent.actor.parameters()).mul_(1.001)
+    agent.save(folder)
+    for name in ("mine", "checkpoints/mine/policy.onnx"):
+        code, out, err = drive(name)
+        assert (code, out) == (2, "") and err.count("\n") == 1
+        assert err.startswith("error: checkpoints/mine/policy.onnx is not the policy of ")
+        assert err.endswith("export it again: python export.py --checkpoint checkpoints/mine\n")
+    assert drive("alone.onnx")[0] == 0
+    code, found = verify()
+    assert code == 0 and found.startswith("export differs") and "export it again" in found
+    (folder / "policy.onnx").write_bytes(b"noise")
+    code, found = verify()
+    assert code == 2 and found.startswith("export wrong")
+
+
+def test_the_file_of_a_simulated_robot_is_found_from_the_policy_s_folder_on(tmp_path, monkeypatch):
+    project = tmp_path / "project"
+    (project / "checkpoints" / "mine").mkdir(parents=True)
+    (project / "arm.urdf").touch()
+    monkeypatch.chdir(tmp_path)
+    path = Path("project/checkpoints/mine/policy.onnx")
+    for name in ("arm.urdf", "/gone/arm.urdf"):
+        simulator = {"robot": name, "xacro": ["a=1"]}
+        policy = SimpleNamespace(metadata={"simulator": simulator}, robot=Robot.load("panda"))
+        found = {"robot": str(project / "arm.urdf"), "xacro": ["a=1"]}
+        assert describe_simulated(policy, path, ()) == found
+        assert describe_simulated(policy, path, ("a=2",)) == found | {"xacro": ("a=2",)}
+    shipped = SimpleNamespace(metadata={}, robot=Robot.load("panda"))
+    assert describe_simulated(shipped, path, ()) == {"robot": "panda"}

@@ -283,7 +283,7 @@ def test_a_run_stops_where_it_is_told_to(tmp_path, in_process):
 
 def test_a_run_may_begin_with_the_networks_of_another(tmp_path, in_process):
     """Here TD3 goes on from DDPG. Its one update is of the critics, so the actor is still the one
-    it began with.
+    it began with, and the start is the best.
     """
     ddpg = ("--td3.twin_critics", "false", "--td3.policy_delay", "1", "--td3.policy_noise", "0")
     assert in_process(tmp_path, "train", *SMALL, *ddpg, "--steps", "1_600", "--run", "ddpg")[
@@ -301,10 +301,12 @@ def test_a_run_may_begin_with_the_networks_of_another(tmp_path, in_process):
         "1",
     )
     assert in_process(tmp_path, "train", *begin, "--run", "td3")[::2] == (0, "")
-    before, after = (weights(tmp_path / "checkpoints" / name) for name in ("ddpg", "td3"))
-    assert all(
-        torch.equal(after[name], before[name]) for name in before if name.startswith("actor.")
+    before, best, after = (
+        weights(tmp_path / "checkpoints" / name) for name in ("ddpg", "td3", "td3/last")
     )
+    for name in (name for name in before if name.startswith("actor.")):
+        assert torch.equal(best[name], before[name]) and torch.equal(after[name], before[name])
+    assert torch.equal(best["Q1.layers.0.weight"], before["Q1.layers.0.weight"])
     assert not torch.equal(after["Q1.layers.0.weight"], before["Q1.layers.0.weight"])
     assert load_config(tmp_path / "checkpoints/td3/config.yaml").start_from == Path(
         "checkpoints/ddpg"

@@ -47,8 +47,7 @@ class ArmEnv:
         num_envs: B.
         device: where the simulation runs.
         seed: of starts and scenes.
-        sparse: reward -1 for every step without success and 0 with success, instead of the task's
-            dense terms.
+        sparse: reward -1 for every step without success and 0 with it, not the task's dense terms.
         guard: change actions that would lead to contact, see `envs.controllers.guard`; rewards are
             those of the original action.
         training: scenes that are expensive to sample are used more than once, and the first episode
@@ -139,6 +138,11 @@ class ArmEnv:
     def horizon(self) -> int:
         """The steps of an episode that does not end early."""
         return self.task.horizon
+
+    @property
+    def cut_short(self) -> Tensor:
+        """True (B,) where an episode is below the horizon, as the first of a training may be."""
+        return self._lengths < self.task.horizon
 
     @property
     def state(self) -> SimState:

@@ -1,6 +1,7 @@
 """The provenance of a run: its code, machine, commands and constants of the environment."""
 
 import datetime
+import hashlib
 import json
 import os
 import platform
@@ -11,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from td3_robot.checkpoint.store import find_files
 from td3_robot.errors import ConfigError
 from td3_robot.utils.json_file import read_json, write_json
 
@@ -20,8 +22,10 @@ _SHOWN = 4  # differences in a line
 
 
 def find_commit() -> str | None:
-    """Return the git commit of this package's files; None outside a repository."""
-    return _run_git("rev-parse", "HEAD") or None
+    """Return the git commit of this package's files; None where no repository tracks them."""
+    # a repository may be around an installed package and know nothing of it
+    tracked = _run_git("ls-files", Path(__file__).name)
+    return (tracked and _run_git("rev-parse", "HEAD")) or None
 
 
 def _run_git(*words: str) -> str | None:
@@ -44,7 +48,9 @@ def describe_code() -> str:
 
 def _has_edits() -> bool:
     """Return whether files of that commit were changed."""
-    return bool(_run_git("status", "--porcelain", "--untracked-files=no"))
+    return find_commit() is not None and bool(
+        _run_git("status", "--porcelain", "--untracked-files=no")
+    )
 
 
 def write_provenance(
@@ -79,6 +85,21 @@ def write_provenance(
     }
     write_json(folder / PROVENANCE, {**record, "sittings": [*record["sittings"], sitting]})
     return changed
+
+
+def find_changed_origin(origin: object, folder: Path) -> Path | None:
+    """Find the checkpoint of an export, if its network is not the exported one any more.
+
+    Args:
+        origin: `checkpoint` of the export's metadata: its name, and the network's SHA-256.
+        folder: of the export, which may be elsewhere than the checkpoint: then there is none.
+    """
+    told = origin if isinstance(origin, dict) else {}
+    for place in (folder / str(told.get("name")), folder):
+        for name, file in find_files(place).items():
+            if (known := told.get(f"{name}_sha256")) is not None:
+                return place if hashlib.sha256(file.read_bytes()).hexdigest() != known else None
+    return None
 
 
 def iter_versions(names: Sequence[str] = _PACKAGES) -> Iterator[tuple[str, str]]:

@@ -24,7 +24,7 @@ from envs.view.browser import have_browser
 from envs.view.camera import check_camera
 from td3_robot.checkpoint.run_folders import find
 from td3_robot.cli.arguments import load_run_config, parse_evaluate
-from td3_robot.errors import CheckpointError, ConfigError, not_none, unknown
+from td3_robot.errors import CheckpointError, ConfigError, not_none, require_packages, unknown
 from td3_robot.utils.atomic_files import check_folder, check_writable, write_text
 from td3_robot.utils.console import get_command_line, say, warn
 from td3_robot.utils.progress import stage
@@ -34,6 +34,7 @@ from td3_robot.utils.torch_import import import_torch
 if TYPE_CHECKING:
     from envs.evaluation import Evaluation
     from td3_robot.td3.agent import TD3
+    from td3_robot.training.verify import Finding
 
 
 def main(argv: list[str]) -> int:
@@ -275,9 +276,31 @@ def verify_checkpoint(checkpoint: Path, env: str | None) -> int:
         return made.o_dim, made.a_dim, env_fingerprint(made, options.randomize)
 
     with stage("verifying"):
-        findings = verify(checkpoint, describe_env)
+        findings = [*verify(checkpoint, describe_env), verify_export(checkpoint)]
     print_findings(checkpoint, findings)
     return 2 if any(finding.state == WRONG for finding in findings) else 0
+
+
+def verify_export(checkpoint: Path) -> "Finding":
+    """Check the policy that was exported from a checkpoint to its folder, if any."""
+    from td3_robot.commands.exported import check_origin, get_export_path
+    from td3_robot.deploy import DeployError, Policy
+    from td3_robot.training.verify import GOOD, MISSING, OTHER, WRONG, Finding
+
+    path = get_export_path(checkpoint)
+    if not path.is_file():
+        return Finding("export", MISSING, f"no {path.name}")
+    try:
+        require_packages(path.name, "onnxruntime")
+    except ConfigError as error:
+        return Finding("export", MISSING, str(error))
+    try:
+        check_origin(Policy.load(path), path)
+    except DeployError as error:
+        return Finding("export", WRONG, str(error))
+    except ConfigError as error:
+        return Finding("export", OTHER, str(error))
+    return Finding("export", GOOD, f"{path.name} is of these networks; its test vectors are met")
 
 
 def check_flags(flags: EvaluateFlags, options: EnvOptions) -> None:

@@ -86,11 +86,12 @@ def main(argv: list[str]) -> int:
 
     import_torch()
     import envs
+    from td3_robot.commands.exported import get_export_path
     from td3_robot.deploy.policy import FILE
     from td3_robot.td3.agent import TD3
     from td3_robot.td3.onnx_export import describe_origin
 
-    path = options.onnx or (checkpoint if checkpoint.is_dir() else checkpoint.parent)
+    path = options.onnx or get_export_path(checkpoint)
     path = path / FILE if path.is_dir() else path
     check_writable(path)
     agent = TD3.from_checkpoint(checkpoint)

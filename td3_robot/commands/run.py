@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from td3_robot.checkpoint import find
+from td3_robot.commands.exported import check_origin, describe_simulated, find_policy
 from td3_robot.commands.goal import check_goal, describe_arrival, get_tolerances, suggest_time
 from td3_robot.config.field import NOT_NEGATIVE, SHARE, Range, check, option
 from td3_robot.config.schema import build, make_schema
@@ -27,7 +27,7 @@ from td3_robot.deploy.adapters.udp_server import PERIOD, Faults, serve
 from td3_robot.deploy.arm import FELT, Reading
 from td3_robot.deploy.planning.inverse_kinematics import GoalSolver
 from td3_robot.deploy.planning.motion_planner import PathFollower
-from td3_robot.deploy.policy import CLOCK, FILE
+from td3_robot.deploy.policy import CLOCK
 from td3_robot.deploy.robot.obstacles import KINDS
 from td3_robot.deploy.runtime.arrival import Arrival, RecordedArm
 from td3_robot.deploy.runtime.control_loop import (
@@ -41,7 +41,7 @@ from td3_robot.deploy.runtime.emergency_stop import interrupt_on_signals, make_s
 from td3_robot.deploy.runtime.latency_compensation import LONGEST
 from td3_robot.deploy.runtime.policy_worker import TERMINAL, PolicyProcess
 from td3_robot.errors import ConfigError, not_none, unknown
-from td3_robot.utils.console import STOPPED, get_command_line, get_program, say
+from td3_robot.utils.console import STOPPED, get_program, say
 from td3_robot.utils.progress import stage
 
 SIMULATED = "simulated"
@@ -152,6 +152,7 @@ def main(argv: list[str]) -> int:
     try:
         with stage("loading the policy"):
             policy = Policy.load(path)
+            check_origin(policy, path)
             scene = build_scene(policy, arguments)
             limited_robot = replace_limits(policy.robot, arguments.limits)
             # a speed that cannot be is refused before it divides
@@ -171,29 +172,6 @@ def main(argv: list[str]) -> int:
     if reason == TIME_UP:
         return 0 if arrival is None or arrival.reached else NOT_REACHED
     return STOPPED if reason == OPERATOR else 1
-
-
-def find_policy(name: Path) -> Path:
-    """Find an exported policy by its file, or by the checkpoint that it was exported from.
-
-    Raises:
-        ConfigError, CheckpointError: there is none.
-    """
-    if name.is_file():
-        return name
-    if name.suffix == ".onnx":
-        export = get_command_line("export")
-        raise ConfigError(f"there is no file {str(name)!r}; see how to write one: {export} --help")
-    if (name / FILE).is_file():
-        return name / FILE
-    checkpoint = find(name)
-    path = (checkpoint if checkpoint.is_dir() else checkpoint.parent) / FILE
-    if not path.is_file():
-        raise ConfigError(
-            f"{checkpoint} is not exported yet; write its policy with: "
-            f"{get_command_line('export')} --checkpoint {checkpoint}"
-        )
-    return path
 
 
 def build_scene(policy: Policy, arguments: Arguments) -> dict[str, Any]:
@@ -264,7 +242,7 @@ def drive(
         log = Log(arguments.log, limited_robot.joints)
         cleanup.callback(log.close)
         with stage("waiting for the arm"):
-            arm = RecordedArm(_connect(arguments, policy, limited_robot.joints, cleanup))
+            arm = RecordedArm(_connect(arguments, policy, path, limited_robot.joints, cleanup))
             try:
                 watch = _make_watchdog(policy, limited_robot, arguments, arm.rate)
                 policy_process = PolicyProcess(str(path))
@@ -355,7 +333,11 @@ def _print_latency(seconds: float) -> None:
 
 
 def _connect(
-    arguments: Arguments, policy: Policy, joints: tuple[str, ...], cleanup: contextlib.ExitStack
+    arguments: Arguments,
+    policy: Policy,
+    path: Path,
+    joints: tuple[str, ...],
+    cleanup: contextlib.ExitStack,
 ):
     """Connect to the arm, whose joints have these names; a simulated one is started."""
     if arguments.arm != SIMULATED:
@@ -365,9 +347,7 @@ def _connect(
     faults = Faults(
         arguments.delay, arguments.jitter, arguments.drop, arguments.duplicate, arguments.corrupt
     )
-    named = policy.metadata.get("simulator", {"robot": policy.robot.name})
-    if arguments.xacro:
-        named = {**named, "xacro": arguments.xacro}
+    named = describe_simulated(policy, path, arguments.xacro)
     process = multiprocessing.get_context("spawn").Process(
         target=simulate, args=(named, sock, faults), daemon=True
     )

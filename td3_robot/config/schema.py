@@ -5,6 +5,7 @@ import dataclasses
 import difflib
 import functools
 import math
+import re
 import reprlib
 import types
 import typing
@@ -97,7 +98,7 @@ class Schema:
         """Read and check the options that a command line gives.
 
         A switch without a value means true; the items of a list are one word, with commas, or
-        several.
+        several, with or without commas.
 
         Args:
             argv: the words.
@@ -136,8 +137,8 @@ class Schema:
                 if not words or words[0].startswith("--"):
                     raise ConfigError(f"--{option} needs a value: {_describe(hint)}")
                 text = words.pop(0)
-                while typing.get_origin(hint) is tuple and words and words[0][:1] != "-":
-                    text = f"{text},{words.pop(0)}"
+                while typing.get_origin(hint) is tuple and words and _is_item(words[0]):
+                    text = f"{text.rstrip(',')},{words.pop(0)}"
             yield name, self._parse(option, text)
 
     def _check_pairs(
@@ -332,6 +333,11 @@ def _describe(hint: object) -> str:
         Path: "a path",
     }
     return names.get(hint, "null" if hint is types.NoneType else str(hint))
+
+
+def _is_item(word: str) -> bool:
+    """Return whether a word may be an item of a list: it is no flag, but may be negative."""
+    return re.match(r"-(?![.\d])", word) is None
 
 
 def _accepts_text(hint: object) -> bool:

@@ -21,6 +21,7 @@ from td3_robot.vec_env import (
     GoalVecEnv,
     Policy,
     PrivilegedVecEnv,
+    StaggeredVecEnv,
     Step,
     VecEnv,
     draw_uniform,
@@ -78,6 +79,7 @@ class Collector:
         self._privileged_env = (
             env if agent.privileged and isinstance(env, PrivilegedVecEnv) else None
         )
+        self._staggered_env = env if isinstance(env, StaggeredVecEnv) else None
         shape = (env.num_envs, env.o_dim + agent.privileged, env.a_dim)
         self.replay = make_replay(shape, config, self.generator, env)
         require_gamma(self.replay, agent.config.gamma)
@@ -115,6 +117,7 @@ class Collector:
         self._agent.observe(self.observation)
         before = self._get_stored(self.observation)
         action = self._explore(progress)
+        left_out = self._find_left_out()
         step = self._env.step(action)
         if not is_asynchronous(self._env.device):
             self._require_finite(step, action)
@@ -124,12 +127,23 @@ class Collector:
         self.replay.add(before, action, reward, after, step.terminated, step.truncated, step.valid)
         if self.scaler is not None:
             self.scaler.update(reward, done, step.valid)
-        self._episodes.count(step, left_out=None if self._expert is None else self._expert.active)
+        self._episodes.count(step, left_out)
         self.noise.end_episodes(done)
         if self._expert is not None:
             self._expert.end_episodes(done, progress)
         self.observation = step.observation
         self.env_steps += self._env.num_envs
+
+    def _find_left_out(self) -> Tensor | None:
+        """Find where (B,) the present episode does not measure the policy; None is nowhere.
+
+        There the expert acts, or the environment has cut the episode short.
+        """
+        led = None if self._expert is None else self._expert.active
+        if self._staggered_env is None:
+            return led
+        cut = self._staggered_env.cut_short
+        return cut if led is None else cut | led
 
     def _require_finite(self, step: Step, action: Tensor) -> None:
         """Check that a transition is finite before it is stored.
@@ -204,7 +218,7 @@ class Collector:
         self.replay.update_priorities(error)
 
     def metrics(self) -> dict[str, float]:
-        """Return means over the policy's episodes that ended since the last call."""
+        """Return means over the policy's whole episodes that ended since the last call."""
         return self._episodes.pop_means()
 
     def _get_parts(self) -> dict[str, Any]:

@@ -27,8 +27,8 @@ class BestCheckpoint:
             before the first.
         figures: those of them that are known, by name.
         steps: of the run when it was evaluated; None before, and for older resume points.
-        actor_trained: whether its actor was updated. Before, it is as it was made, for example a
-            controller that it is to correct.
+        actor_trained: whether its actor was updated, here or where the run starts from. Before, it
+            is as it was made, for example a controller that it is to correct.
     """
 
     def __init__(

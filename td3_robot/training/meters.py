@@ -63,10 +63,14 @@ class TrainingMeters:
     def compute_speeds(
         self, steps: int, env_steps: int, gradient_steps: int, total: int
     ) -> dict[str, float]:
-        """Return steps per second since the start, and the seconds left to `total` at this rate."""
+        """Return steps per second since the start, and the seconds left to `total` at this rate.
+
+        Before a step the latter are NaN.
+        """
         seconds = time.perf_counter() - self._began
+        made = steps - self.steps
         return {
             "env_steps_per_s": (env_steps - self._env_steps) / seconds,
             "updates_per_s": (gradient_steps - self._gradient_steps) / seconds,
-            "left_s": max(0, total - steps) * seconds / (steps - self.steps),
+            "left_s": max(0, total - steps) * seconds / made if made else math.nan,
         }

@@ -36,7 +36,8 @@ class Trainer:
 
     The run folder holds the best policy so far, by success rate, then return, of the periodic
     evaluation, where any whose actor has learnt is better than all that have not; its subfolder
-    `last` holds all that an exact resume needs. Without an evaluation environment, as on real
+    `last` holds all that an exact resume needs. A policy that `config.start_from` brings is
+    evaluated at step 0, as one that has learnt. Without an evaluation environment, as on real
     hardware, the best is judged by the training episodes that ended since the row before,
     exploration included; where nothing tells how good a policy is, the newest counts as the best.
 
@@ -114,6 +115,11 @@ class Trainer:
         """Share of the run's steps already made."""
         return self.steps / self.config.steps
 
+    @property
+    def _starts_trained(self) -> bool:
+        """True if the run starts from another one's policy, which is evaluated before it learns."""
+        return self.config.start_from is not None and self.evaluation_env is not None
+
     # The loop
 
     def run(self) -> dict:
@@ -160,6 +166,8 @@ class Trainer:
 
     def _train(self) -> None:
         """Make all steps and evaluations; raise `Stopped` where the run is to end before."""
+        if self._starts_trained and not self.steps and self.state.best.steps is None:
+            self._evaluate()
         self._evaluate_if_due()  # a stop may have cut that short
         self._synchronise_requests()
         while self.steps < self.config.steps and not self._stop_agreed:
@@ -279,7 +287,7 @@ class Trainer:
         actor_trained = self.agent.actor_trained
         if actor_trained and is_solved(scores) and state.solved_at_s is None:
             state.solved_at_s = state.wall_s
-        if state.best.judge(scores, actor_trained, self.steps):
+        if state.best.judge(scores, actor_trained or self._starts_trained, self.steps):
             self.keep("the best policy", state.best.save, self.agent, self.source.metadata())
         for callback in self.callbacks:
             callback.on_evaluation(self, metrics)

@@ -36,22 +36,12 @@ class Obstacles:
     box_velocities: np.ndarray | None = None
 
     def __post_init__(self):
-        for name, size in (("spheres", 4), ("boxes", 10), ("walls", 4)):
-            value = np.asarray(getattr(self, name), float)
-            value = value if value.size else value.reshape(0, size)  # an empty list is of any shape
-            if value.ndim != 2 or value.shape[1] != size or not np.isfinite(value).all():
-                raise DeployError(
-                    f"{name} must be finite with shape (count, {size}), got shape {value.shape}"
-                )
-            object.__setattr__(self, name, value)
+        for name, size in KINDS.items():
+            object.__setattr__(self, name, _read_rows(name, getattr(self, name), size))
         for name, kind in VELOCITIES.items():
-            shape = (len(getattr(self, kind)), 3)
+            count = len(getattr(self, kind))
             given = getattr(self, name)
-            value = np.zeros(shape) if given is None else np.asarray(given, float).reshape(-1, 3)
-            if value.shape != shape or not np.isfinite(value).all():
-                raise DeployError(
-                    f"{name} must be finite with shape {shape}, got shape {value.shape}"
-                )
+            value = np.zeros((count, 3)) if given is None else _read_rows(name, given, 3, count)
             object.__setattr__(self, name, value)
         for name, part in (("boxes", self.boxes[:, 6:]), ("walls", self.walls[:, :3])):
             if len(part) and not np.allclose(np.linalg.norm(part, axis=1), 1.0, atol=1e-6):
@@ -124,6 +114,24 @@ def move_obstacles(scene: Mapping[str, np.ndarray], seconds: float) -> dict[str,
             moved[kind] = scene[kind].copy()
             moved[kind][:, :3] += seconds * scene[name]
     return moved
+
+
+def _read_rows(name: str, given, size: int, count: int | None = None) -> np.ndarray:
+    """Return what was given as numbers (count, size); an empty list is of any shape.
+
+    Raises:
+        DeployError: it is of another shape, or not finite.
+    """
+    expected = f"{name} must be finite with shape ({'count' if count is None else count}, {size})"
+    try:
+        value = np.asarray(given, float)
+    except (TypeError, ValueError):
+        raise DeployError(f"{expected}, got {given}") from None
+    value = value if value.size else value.reshape(0, size)
+    fits = value.ndim == 2 and value.shape[1] == size and count in (None, len(value))
+    if not fits or not np.isfinite(value).all():
+        raise DeployError(f"{expected}, got shape {value.shape}")
+    return value
 
 
 def _park(name: str, value: np.ndarray, count: int, size: int) -> np.ndarray:

@@ -29,15 +29,21 @@ def measure_latency(
 
     Args:
         joint: which, from 0; there has to be room for `speed` times `seconds` above where it is.
-        speed: [rad/s or m/s]; seconds: for how long.
+        speed: [rad/s or m/s], above 0; seconds: for how long.
 
     Returns:
         [s], 0 or more; the median over the steady part.
 
     Raises:
-        DeployError: no state comes or one that cannot be, the arm cannot start where it is, the
-            speed cannot be held there, or the joint does not follow.
+        DeployError: an argument cannot be, no state comes or one that cannot be, the arm cannot
+            start where it is, the speed cannot be held there, or the joint does not follow.
     """
+    if joint not in range(robot.limits.n):
+        raise DeployError(f"joint must be one of 0 to {robot.limits.n - 1}, got {joint}")
+    if not 0 < speed < np.inf:
+        raise DeployError(f"speed must be above 0, since the joint is moved up, got {speed:g}")
+    if not 0 < seconds < np.inf:
+        raise DeployError(f"seconds must be above 0, got {seconds:g}")
     watch = Watchdog(
         SafetyFilter(robot, arm.rate, arm.rate), state_age=SILENCE, command_age=SILENCE
     )

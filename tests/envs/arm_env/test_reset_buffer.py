@@ -114,6 +114,9 @@ def test_a_step_that_is_taken_back_leaves_shortened_first_episodes_as_short():
     assert torch.equal(*map(torch.stack, ends))
     first = torch.stack(ends[0]).long().argmax(0) + 1
     assert len(first.unique()) > 2  # they are cut short, each by itself
+    assert not plain.cut_short.any()
+    plain.reset(3)
+    assert torch.equal(plain.cut_short, first < 7)
 
 
 def handed_out(unasked, asking):

@@ -2,7 +2,9 @@
 changed.
 """
 
+import hashlib
 import json
+import subprocess
 
 import pytest
 
@@ -12,6 +14,7 @@ from td3_robot.checkpoint.provenance import (
     describe_code,
     describe_differences,
     describe_other_constants,
+    find_changed_origin,
     find_differences,
     read_provenance,
     write_provenance,
@@ -93,8 +96,54 @@ def test_a_damaged_record_is_one_line(tmp_path, content):
 
 
 def test_code_says_whether_it_is_still_that_of_its_commit(monkeypatch):
-    git = {"rev-parse": 20 * "ab", "status": ""}
+    git = {"ls-files": "provenance.py", "rev-parse": 20 * "ab", "status": ""}
     monkeypatch.setattr(provenance, "_run_git", lambda asked, *_: git[asked])
     assert describe_code().endswith("commit abababababab")
     git["status"] = " M train.py"
     assert describe_code().endswith("commit abababababab with uncommitted changes")
+
+
+def test_the_commit_is_that_of_a_repository_that_tracks_the_package(tmp_path, monkeypatch):
+    """Not of one that a virtual environment happens to lie in."""
+
+    def git(*words):
+        who = ("-c", "user.name=me", "-c", "user.email=me@here")
+        command = ["git", "-C", str(tmp_path), *who, *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    installed = tmp_path / "venv" / "provenance.py"
+    installed.parent.mkdir()
+    installed.touch()
+    (tmp_path / "own.py").touch()
+    monkeypatch.setattr(provenance, "__file__", str(installed))
+    assert provenance.find_commit() is None
+    git("init")
+    git("add", "own.py")
+    git("commit", "-m", "not of this package")
+    (tmp_path / "own.py").write_text("edited")
+    assert provenance.find_commit() is None and " with " not in describe_code()
+    write_provenance(tmp_path, "train.py", [], HERE)
+    assert not read_provenance(tmp_path)["sittings"][0]["uncommitted_changes"]
+    git("add", "venv")
+    git("commit", "-m", "of this package")
+    assert provenance.find_commit() == git("rev-parse", "HEAD")
+
+
+@pytest.mark.parametrize("at", ["actor_target", "mine/actor_target", "mineactor_target"])
+def test_an_export_is_held_to_its_network_beside_it_or_in_a_folder_or_prefix_of_its_name(
+    tmp_path, at
+):
+    network = tmp_path / at
+    network.parent.mkdir(exist_ok=True)
+    network.write_bytes(b"as exported")
+    origin = {
+        "name": "mine",
+        "actor_target_sha256": hashlib.sha256(network.read_bytes()).hexdigest(),
+    }
+    assert find_changed_origin(origin, tmp_path) is None
+    network.write_bytes(b"as trained on")
+    named = tmp_path if at == "actor_target" else tmp_path / "mine"
+    assert find_changed_origin(origin, tmp_path) == named
+    for unknown in (None, "mine", {}, {"name": 3}, {"name": "mine", "actor_sha256": "of another"}):
+        assert find_changed_origin(unknown, tmp_path) is None
+    assert find_changed_origin(origin, tmp_path / "elsewhere") is None

@@ -3,6 +3,7 @@ has its effect.
 """
 
 import dataclasses
+import math
 
 import pytest
 import torch
@@ -339,6 +340,27 @@ def test_episodes_of_the_expert_are_not_in_the_training_return(collect):
         guided.collect(0.0)
     assert all(value != value for value in guided.metrics().values())
     assert -7 * 1.5 < collect(20).metrics()["train_return"] < 0
+
+
+def test_episodes_that_are_cut_short_are_not_in_the_training_return(collect, point_env):
+    """Or the first checkpoints would be the best: they have fewer rewards below 0 to add."""
+
+    class Staggered(point_env):
+        cut_short = torch.ones(4, dtype=torch.bool)
+
+        def step(self, action):
+            step = super().step(action)
+            self.cut_short = self.cut_short & ~(step.terminated | step.truncated)
+            return step
+
+    plain = collect(7)
+    staggered = collect(7, env=Staggered(4, CONFIG.seed))
+    assert not staggered._env.cut_short.any()
+    assert plain.metrics()["train_return"] < 0 and math.isnan(staggered.metrics()["train_return"])
+    for collector in (plain, staggered):
+        for _ in range(7):
+            collector.collect(0.0)
+    assert plain.metrics() == staggered.metrics()
 
 
 # Its replay

@@ -164,6 +164,14 @@ def test_obstacles_that_move_are_refused():
     assert np.array_equal(safe.obstacles.spheres, BALL)
 
 
+@pytest.mark.parametrize("value", [0.1, "fast", [0.1, 0, 0, 0], [[0.1, 0]], [[0.1], [0, 0]], []])
+def test_velocities_that_are_not_three_for_each_sphere_are_refused_in_one_line(value):
+    with pytest.raises(DeployError, match=r"^sphere_velocities must be finite with shape \(1, 3\)"):
+        Obstacles(spheres=BALL, sphere_velocities=value)
+    with pytest.raises(DeployError, match=r"^spheres must be finite with shape \(count, 4\)"):
+        Obstacles(spheres=[[0.5, 0.2], [0.9]])
+
+
 def slider() -> Robot:
     """An arm of two joints: one turns about z, the other carries a ball out along x, 1 to 1.2 m
     from there.
