@@ -39,8 +39,7 @@ class ArmEnv:
     see `envs.tasks.contact`, `position_error` (B,) [m], `q` (B, n) [rad], `qd` (B, n) [rad/s],
     `gripper` (B,) driver coordinate [rad or m], `tcp` (B, 3) [m], `reward/<term>` (B,), and the
     task's measures. Do not change them: some are the simulator's own state. Dense rewards, like
-    observations, refer to the arms half a period ahead; `success` and the rest to the arms as they
-    are.
+    observations, refer to the arms half a period ahead; all else to the arms as they are.
 
     Args:
         robot, task: the robot and its task.
