@@ -119,7 +119,7 @@ def test_a_list_is_one_word_or_several(line):
         ),
         ("--seeds 1 --seed 2", "seed and seeds exclude each other"),
         ("--seeds 0 x", "seeds must be a list, each a whole number, got \\[0, 'x'\\]"),
-        ("--seeds 0 -1", "cannot place '-1'"),
+        ("--seeds 0 -1", r"seeds must be in \[0, 4_294_967_295\], got \(0, -1\)"),
         ("--seeds=-1", r"seeds must be in \[0, 4_294_967_295\], got \(-1,\)"),
         ("--seeds", "--seeds needs a value: a list, each a whole number"),
     ],
