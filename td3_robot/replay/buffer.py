@@ -346,7 +346,8 @@ class ReplayBuffer:
             raise CheckpointError(f"the saved replay has {saved} (envs, columns), not {own}")
         self._clear((state["head"] - len(rows)) % self.slots if state["slots"] == self.slots else 0)
         valid = rows[:, :, self.columns.cut.start] != _NO_TRANSITION
-        self._write(rows.split(self._widths, 2), None if valid.all() else valid)
+        if len(rows):
+            self._write(rows.split(self._widths, 2), None if valid.all() else valid)
         self._written = state.get("first", 0) + len(state["rows"])
         index = self.index_by_time()
         self.sampler.load_state_dict(state["sampler"], index)

@@ -174,6 +174,15 @@ def test_restored_into_another_capacity_episodes_are_those_of_what_fits(slots):
         assert goals_of(restored, time, env).unique().tolist() == episode
 
 
+def test_restored_before_its_first_step_it_begins_as_a_new_one():
+    """A run may be stopped in the evaluation of what it starts from."""
+    steps = trajectory(3, 12, 2, False)
+    buffer = ring(9, 2, "episode")
+    buffer.load_state_dict(ring(9, 2, "episode").state_dict())
+    put(buffer, steps)
+    assert_chosen(buffer, steps, "episode")
+
+
 def test_an_interruption_ends_every_episode_and_one_right_after_an_end_changes_nothing():
     no = torch.zeros(2, dtype=torch.bool)
     yes = torch.tensor([True, False])
