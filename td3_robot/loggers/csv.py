@@ -24,21 +24,30 @@ class CsvLog:
 
     def __init__(self, folder: Path, steps: int = 0):
         self._path = folder / CSV_NAME
-        self._names = None
+        self._names: list[str] | None = None
         if not self._path.exists():
             return
         names, rows = _read_rows(self._path)
         kept = [line for line, row in rows if get_steps(row) <= steps]
         if kept:
-            self._names = names
-            with replace_file(self._path) as new:
-                text = "".join([_format_line(names), *kept])
-                new.write_text(text, encoding="utf-8", newline="")
+            self._replace(names, kept)
         else:
             self._path.unlink()
 
+    def _replace(self, names: list[str], lines: Iterable[str]) -> None:
+        """Replace the file by one with these columns and rows."""
+        with replace_file(self._path) as new:
+            text = "".join([_format_line(names), *lines])
+            new.write_text(text, encoding="utf-8", newline="")
+        self._names = names
+
     def log(self, metrics: dict[str, float]) -> None:
-        """Append one row; the first one fixes the columns."""
+        """Append one row; a metric that comes later than others is NaN in the rows before."""
+        if self._names and (later := [name for name in metrics if name not in self._names]):
+            rows = _read_rows(self._path)[1]
+            unknown = [math.nan] * len(later)
+            lines = (_format_line([*_split_line(line), *unknown]) for line, _ in rows)
+            self._replace([*self._names, *later], lines)
         names = self._names or list(metrics)
         heading = "" if self._names else _format_line(metrics)
         with self._path.open("a", encoding="utf-8", newline="") as file:

@@ -152,13 +152,16 @@ def test_killed_while_it_resumes_the_rows_are_those_before_or_after(tmp_path, mo
     assert seen == [3, 2]
 
 
-def test_later_rows_have_the_columns_of_the_first(tmp_path):
-    """A newer version may log more."""
-    CsvLog(tmp_path).log({"env_steps": 1, "gradient_steps": 1, "old": 5.0})
-    CsvLog(tmp_path, steps=1).log({"gradient_steps": 2, "env_steps": 2, "new": 6.0})
-    assert [(row["env_steps"], math.isnan(row["old"])) for row in read_metrics(tmp_path)] == [
-        (1, False),
-        (2, True),
+def test_a_metric_that_comes_later_has_a_column_from_then_on(tmp_path):
+    """As the success of training episodes does, or what a newer version logs."""
+    CsvLog(tmp_path).log({"env_steps": 1, "gradient_steps": 1, "old": 1 / 3})
+    log = CsvLog(tmp_path, steps=1)
+    log.log({"gradient_steps": 2, "env_steps": 2, "new": 6.0})
+    log.log({"env_steps": 3, "gradient_steps": 3, "old": 7.0, "new": 8.0})
+    assert [list(map(str, row.values())) for row in read_metrics(tmp_path)] == [
+        ["1.0", "1.0", str(1 / 3), "nan"],
+        ["2.0", "2.0", "nan", "6.0"],
+        ["3.0", "3.0", "7.0", "8.0"],
     ]
 
 

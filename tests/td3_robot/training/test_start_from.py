@@ -2,12 +2,14 @@
 until another one is better.
 """
 
+import math
 from pathlib import Path
 
 import pytest
 
 from td3_robot import checkpoint
 from td3_robot.config.run import EvaluationConfig
+from td3_robot.loggers.csv import CsvLog, read_metrics
 from td3_robot.training.callbacks import Callback, StopWhenSolved
 from td3_robot.training.periodic_evaluation import PeriodicEvaluation
 from td3_robot.utils.signals import Stopped
@@ -36,6 +38,17 @@ def test_a_run_that_starts_solved_learns_nevertheless(tmp_path, train, scripted)
     rates = scripted(5 * [1.0])
     trainer = train(tmp_path, evaluation_env=rates, callbacks=[StopWhenSolved()], **STARTED)
     assert trainer.run()["env_steps"] == 60
+
+
+def test_the_file_of_metrics_has_all_that_later_rows_have(tmp_path, train):
+    """At the start no training episode was played, and it is not known that they tell success."""
+    trainer = train(tmp_path, **STARTED)
+    trainer.trackers.append(CsvLog(tmp_path))
+    trainer.run()
+    log = trainer.trackers[0]
+    assert "train_success_rate" not in log[0]
+    first, *later = [row["train_success_rate"] for row in read_metrics(tmp_path)]
+    assert math.isnan(first) and later == [row["train_success_rate"] for row in log[1:]]
 
 
 class StopFirst(Callback):
