@@ -38,6 +38,7 @@ _TARGET_NOISE = Requires("td3.policy_noise above 0", lambda c: c.td3.policy_nois
 _RESIDUAL = Requires(
     "td3.residual, the name of a column, or residual_at", lambda c: c.td3.is_residual
 )
+_FADING = Requires("td3.residual_fade above 0", lambda c: c.td3.residual_fade > 0)
 _NORMED = Requires(
     "td3.norm batch, renorm or td3.critic crossq",
     lambda c: c.td3.norm in BATCHED or c.td3.critic == "crossq",
@@ -142,7 +143,7 @@ class TD3Config:
     residual_at: int | None = option(None, Range(0, WIDTH.most), fixed=True)
     residual_scale: float = option(0.3, PART, fixed=True, needs=(_RESIDUAL,))
     residual_fade: float = option(0.0, SHARE, fixed=True, needs=(_RESIDUAL,))
-    residual_joints: int | None = option(None, Range(1, WIDTH.most), fixed=True)
+    residual_joints: int | None = option(None, Range(1, WIDTH.most), fixed=True, needs=(_FADING,))
     privileged: int | None = option(None, Range(0, WIDTH.most), fixed=True)
     normalize_observations: bool = option(False, fixed=True)
     normalize_epsilon: float = option(1e-8, POSITIVE, fixed=True, needs=(_NORMALIZED,))

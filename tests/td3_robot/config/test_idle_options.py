@@ -52,6 +52,7 @@ IDLE = {
     "exploration.expert_delay": "--exploration.expert solution",
     "td3.bc_filter": "--td3.bc_alpha 2.5",
     "td3.residual_scale": "--td3.residual scripted",
+    "td3.residual_joints": "--td3.residual_fade 0.3 --td3.residual scripted",
 }
 
 
