@@ -1,5 +1,6 @@
 """Callbacks follow a training: they see the agent, add metrics, stop the run, keep checkpoints."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
@@ -86,16 +87,19 @@ class StopWhenSolved(Callback):
     Without an evaluation environment the success rate is that of the training episodes.
 
     Raises:
-        ConfigError: at the first evaluation, where the environment does not tell success.
+        ConfigError: at the first evaluation with episodes, where the environment does not tell
+            success.
     """
 
     def on_evaluation(self, run: Run, metrics: dict[str, float]) -> None:
         """End the run if it is solved; called after every evaluation."""
-        if metrics.keys().isdisjoint({"success_rate", "train_success_rate"}):
+        scores = fill_scores(metrics)
+        played = not math.isnan(scores.get("episode_return", 0.0))  # before, nothing may be told
+        if played and metrics.keys().isdisjoint({"success_rate", "train_success_rate"}):
             raise ConfigError(
                 "stop_when_solved needs an environment that reports success; this one does not"
             )
-        if run.agent.actor_trained and is_solved(fill_scores(metrics)):
+        if run.agent.actor_trained and is_solved(scores):
             run.stop(finished=True)
 
 

@@ -81,6 +81,26 @@ def test_where_success_is_not_known_it_cannot_stop_the_run(tmp_path, train, poin
         trainer.run()
 
 
+def test_success_that_is_told_at_an_episodes_end_alone_is_waited_for(tmp_path, train, point_env):
+    """Without an evaluation environment: episodes of 40 steps, the first of which end at step 160
+    of 4 environments.
+    """
+
+    class AtTheEnd(point_env):
+        def step(self, action):
+            step = super().step(0.0 * action)
+            told = {"success": step.truncated} if step.truncated.any() else {}
+            return step._replace(info=told)
+
+    trainer = train(
+        tmp_path,
+        env=AtTheEnd(4, horizon=40),
+        evaluation=EvaluationConfig(every=60, episodes=0),
+        callbacks=[StopWhenSolved()],
+    )
+    assert trainer.run()["env_steps"] == 180
+
+
 @pytest.mark.parametrize("middle", [200, 240])  # 240 has an evaluation
 def test_stopped_in_the_middle_and_trained_on_it_is_as_in_one_go(
     tmp_path, train, assert_same, middle
