@@ -21,11 +21,13 @@ from benchmarks import faults
 from td3_robot import TD3
 from td3_robot.commands.exported import describe_simulated, find_policy
 from td3_robot.commands.goal import check_goal, suggest_time
-from td3_robot.commands.run import NOT_REACHED, replace_limits
+from td3_robot.commands.run import NOT_REACHED, Arguments, build_scene, replace_limits
 from td3_robot.deploy import Obstacles, Policy, Robot
+from td3_robot.deploy.arm import Reading
 from td3_robot.deploy.planning.reachability import NearestPose
 from td3_robot.deploy.robot.limits import FR3
-from td3_robot.deploy.runtime.arrival import Arrival
+from td3_robot.deploy.robot.rotations import to_quaternion
+from td3_robot.deploy.runtime.arrival import Arrival, RecordedArm
 from td3_robot.errors import ConfigError
 from tests.support import get_refusal, make_command_schema
 
@@ -233,6 +235,21 @@ def test_a_goal_that_cannot_be_reached_is_refused_before_anything_moves(
 ):
     code, out, err = in_process(ROOT, "run_policy", "--policy", str(path), *flags.split())
     assert (code, out) == (2, "") and message in err and err.count("\n") == 1
+
+
+def test_an_arm_at_a_goal_whose_quaternion_was_rounded_is_not_turned_from_it(exported):
+    """It was typed with digits too few, and has a length of 0.992."""
+    path = exported("reach_pose")
+    policy = Policy.load(path)
+    q = policy.robot.home + 0.1
+    T = policy.robot.chain.frames(q[None])[0, -1]
+    typed = (*T[:3, 3], *(0.992 * to_quaternion(T[:3, :3])))
+    scene = build_scene(policy, Arguments(policy=path, goal=typed))
+    arm = SimpleNamespace(rate=100.0, latency=0.0, send=None, stop=None)
+    arm.read = lambda: Reading(q, 0 * q, None, 0.0)
+    recorded = RecordedArm(arm)
+    recorded.read()
+    assert recorded.measure_arrival(policy.robot, scene["goal"], 0.01, 0.09).turn < 1e-6
 
 
 def test_obstacles_that_move_are_refused_before_anything_moves(path, in_process, tmp_path):

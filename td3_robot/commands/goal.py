@@ -30,7 +30,7 @@ def check_goal(
     Args:
         policy: whose task says what counts as reached.
         robot: the arm, with the limits that it is kept in.
-        goal: (3,) a position [m], or (7,) a position and a quaternion wxyz, in the base frame.
+        goal: (3,) a position [m], or (7,) a position and a unit quaternion wxyz, base frame.
         obstacles: what the arm keeps clear of.
         speed: share of the arm's velocity limits.
         seconds: how long it will move.
@@ -43,8 +43,6 @@ def check_goal(
             safety filter keeps.
     """
     where = ",".join(f"{value:g}" for value in goal)
-    if goal.size == POSE:
-        goal = np.append(goal[:3], goal[3:] / np.linalg.norm(goal[3:]))
     nearest = find_nearest_pose(robot, robot.home, goal, obstacles)
     tolerance, rotation_tolerance = get_tolerances(policy)
     if nearest.distance > tolerance or nearest.turn > rotation_tolerance:

@@ -27,7 +27,7 @@ from td3_robot.deploy.adapters.udp_server import PERIOD, Faults, serve
 from td3_robot.deploy.arm import FELT, Reading
 from td3_robot.deploy.planning.inverse_kinematics import GoalSolver
 from td3_robot.deploy.planning.motion_planner import PathFollower
-from td3_robot.deploy.policy import CLOCK
+from td3_robot.deploy.policy import CLOCK, POSE, normalize_pose
 from td3_robot.deploy.robot.obstacles import KINDS
 from td3_robot.deploy.runtime.arrival import Arrival, RecordedArm
 from td3_robot.deploy.runtime.control_loop import (
@@ -197,6 +197,8 @@ def build_scene(policy: Policy, arguments: Arguments) -> dict[str, Any]:
             ) from None
         raise
     policy.reset()
+    if scene["goal"].size == POSE:  # what is typed is rounded, and the arrival is measured by it
+        scene["goal"] = normalize_pose(scene["goal"])
     return scene
 
 

@@ -261,7 +261,7 @@ class Policy:
             for name, value in {"q": q, "qd": qd, **scene}.items()
         }
         if "goal" in given and given["goal"].size == POSE:
-            given["goal"] = _normalize_pose(given["goal"])
+            given["goal"] = normalize_pose(given["goal"])
         driver = 0.0 if gripper is None else _read_numbers("gripper", gripper, (1,)).item()
         if set(scene) == set(needed):
             given |= self._planner(given["q"], given)
@@ -342,7 +342,7 @@ def _read_numbers(name: str, value, shape: tuple[int, ...]) -> np.ndarray:
     return numbers
 
 
-def _normalize_pose(goal: np.ndarray) -> np.ndarray:
+def normalize_pose(goal: np.ndarray) -> np.ndarray:
     """Return a position [m] and a unit quaternion, wxyz, from one that is nearly one."""
     length = np.linalg.norm(goal[3:])
     if abs(length - 1.0) > NEARLY:

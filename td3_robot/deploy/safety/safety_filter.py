@@ -20,8 +20,9 @@ from td3_robot.deploy.safety.joint_limiter import (
 )
 from td3_robot.deploy.safety.stop_trajectory import State, evaluate_plan, evaluate_positions
 
-# of a stop, where distances are measured; between them they are bounded
-SAMPLES = np.linspace(0.0, 1.0, 6)[:, None]
+# Of a stop, where distances are measured, bounded in between, and the TCP's speed. These are all
+# ticks of the short stops of a slow TCP or rate, whose speed may rise in a single one.
+SAMPLES = np.linspace(0.0, 1.0, 16)[:, None]
 SLOW = 0.08  # [m] beyond the margin, from where an arm that comes nearer to something slows down
 CREEP = 0.02  # of the speed, kept at the margin: in proportion to the room, no arm would arrive
 CUT = 0.8  # of the speed, by which a step that was not taken lowers the next one's

@@ -99,6 +99,25 @@ def test_adversarial_commands_through_the_whole_filter(name):
     assert {"", "the command is not finite"} <= reasons
 
 
+@pytest.mark.parametrize(
+    ("name", "rate", "limit"), [("lbr", 50.0, 0.1), ("ur5e", 100.0, 0.05), ("lbr", 250.0, 0.02)]
+)
+def test_no_tick_of_a_short_stop_is_faster_than_the_tcp_may_be(name, rate, limit):
+    """Plans of a slow TCP last for some ticks; in each of them its speed is J(q) qd."""
+    rng = np.random.default_rng(1)
+    robot = replace(Robot.load(name), capsules=None)
+    safe = SafetyFilter(robot, rate, 20.0, tcp_speed=limit)
+    safe.reset(robot.home)
+    fastest = 0.0
+    for tick in range(400):
+        if tick % 4 == 0:
+            command = rng.uniform(-1.0, 1.0, robot.limits.n) * robot.limits.velocity
+        sent = safe.brake() if rng.uniform() < 0.2 else safe(command)
+        J = robot.chain.jacobian(robot.chain.frames(safe.state.q[None]))[0, :3]
+        fastest = max(fastest, np.linalg.norm(J @ sent))
+    assert 0.8 * limit < fastest <= limit
+
+
 def test_it_goes_up_to_an_obstacle_and_away_again():
     safe = started(obstacles=TABLE)
     robot = safe.robot
