@@ -1,6 +1,7 @@
 """train.py and evaluate.py on a robot given by its file."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,14 @@ def test_a_run_whose_robot_is_a_file_works_from_other_folders(tmp_path, in_proce
     assert code == 0, err
     (there / "gantry.urdf").unlink()
     code, _, err = in_process(elsewhere, "evaluate", *evaluate)
-    assert code == 2 and err.startswith("error: ") and "gantry.urdf" in err
+    assert (code, err.count("\n")) == (2, 1) and "gantry.urdf: the robot's file is missing" in err
+    (there / "gantry.urdf").write_text(GANTRY.read_text())
+    shutil.move(there / "checkpoints/mine", elsewhere / "mine")
+    code, _, err = in_process(elsewhere, "evaluate", "--checkpoint", "mine", *evaluate[2:])
+    assert code == 2 and f"put it at {elsewhere}/mine/gantry.urdf" in err
+    shutil.copy(GANTRY, elsewhere / "mine/gantry.urdf")
+    code, _, err = in_process(elsewhere, "evaluate", "--checkpoint", "mine", *evaluate[2:])
+    assert code == 0, err
 
 
 @pytest.mark.parametrize(

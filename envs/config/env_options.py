@@ -250,6 +250,9 @@ class EnvOptions:
 
         Returns:
             The options, with the absolute paths of files that were found there.
+
+        Raises:
+            ConfigError: the robot's file is not found.
         """
         found = {}
         for name in ("robot", "randomize"):
@@ -257,7 +260,12 @@ class EnvOptions:
             if path.suffix and not os.path.isfile(path):
                 part = path.name if path.is_absolute() else path
                 above = (parent / part for parent in (folder, *folder.parents))
-                found |= {name: str(next(filter(os.path.isfile, above), path))}
+                there = next(filter(os.path.isfile, above), None)
+                if there is None and name == "robot":
+                    raise ConfigError(
+                        f"{path}: the robot's file is missing; put it at {folder / part}"
+                    )
+                found |= {name: str(there or path)}
         return values | found
 
 

@@ -57,6 +57,8 @@ def claim_run(root: str | Path, name: str) -> Path:
     Raises:
         ConfigError: the name cannot be a folder's, or there is such a run already.
     """
+    if name.startswith(f"{root}/"):
+        raise ConfigError(f"run must be a name in {root}, got {name!r}: leave {root}/ out")
     if not re.fullmatch(r"\w[\w.-]{0,99}(/\w[\w.-]{0,99})?", name):
         letters = "letters, digits, _, - or ., and not start with the last two"
         raise ConfigError(

@@ -198,7 +198,8 @@ def _find_newest(folder: Path, name: str) -> Path | None:
 def make_missing_error(path: Path) -> CheckpointError:
     """Make the error for a path without a checkpoint, with the checkpoints near it."""
     place = path if os.path.isdir(path) else path.parent
-    others = sorted(str(place / name) for name in list_names(place) if find_files(place / name))
+    near = (place, *(place / name for name in list_names(place)))
+    others = sorted(str(other) for other in near if find_files(other))
     hint = f"; valid choices: {', '.join(others)}" if others else f", and none in {str(place)!r}"
     return CheckpointError(f"there is no checkpoint at {str(path)!r}{hint}")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from td3_robot import TD3
-from td3_robot.checkpoint import claim_run, lock_run, make_next_run
+from td3_robot.checkpoint import claim_run, find, lock_run, make_next_run
 from td3_robot.errors import CheckpointError, ConfigError
 
 
@@ -90,6 +90,23 @@ def test_a_name_that_is_no_folders_is_refused(tmp_path, name):
         claim_run(tmp_path, name)
     assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_with_the_folder_of_all_runs_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="'checkpoints/mine': leave checkpoints/ out"):
+        claim_run("checkpoints", "checkpoints/mine")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_of_a_checkpoint_leads_to_its_folder(tmp_path):
+    TD3(2, 1, hidden=(4,)).save(tmp_path / "mine")
+    TD3(2, 1, hidden=(4,)).save(tmp_path / "mine" / "last")
+    for name in ("actor", "policy.onnx"):
+        with pytest.raises(CheckpointError) as caught:
+            find(tmp_path / "mine" / name)
+        choices = str(caught.value).split("valid choices: ")[1].split(", ")
+        assert choices == [str(tmp_path / "mine"), str(tmp_path / "mine" / "last")]
 
 
 def hold(folder: Path, gate) -> None:
