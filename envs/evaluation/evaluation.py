@@ -193,6 +193,7 @@ class Evaluation:
             disturbances: by field of `Disturbances`; the others are zero.
             episodes: number of episodes, all of which are played.
         """
+        requirements.require_robot("measure_success", self.options)
         none = {name: getattr(EnvOptions, name) for name in DISTURBANCES}
         options = dataclasses.replace(self.options, **none | {"randomize": NOTHING} | disturbances)
         other = Evaluation(options, episodes, self.seed, device=self.device, robot=self.env.robot)

@@ -68,6 +68,8 @@ def test_an_environment_of_others_says_what_only_robots_have():
     for ask in (
         lambda: evaluation.play(keep=True),
         lambda: evaluation.play_robustness(2),
+        lambda: evaluation.measure_success({}, 2),
+        lambda: evaluation.measure_success({"latency": 0.05}, 2),
         lambda: evaluation.render_report({}, (), str),
     ):
         with pytest.raises(ConfigError, match=r"is for our own robots; a Gymnasium environment"):
