@@ -137,8 +137,8 @@ class Schema:
                 if not words or words[0].startswith("--"):
                     raise ConfigError(f"--{option} needs a value: {_describe(hint)}")
                 text = words.pop(0)
-                while typing.get_origin(hint) is tuple and words and _is_item(words[0]):
-                    text = f"{text.rstrip(',')},{words.pop(0)}"
+            while typing.get_origin(hint) is tuple and words and _is_item(words[0]):
+                text = f"{text.rstrip(',')},{words.pop(0)}".lstrip(",")
             yield name, self._parse(option, text)
 
     def _check_pairs(
