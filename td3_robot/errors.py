@@ -3,6 +3,7 @@
 import difflib
 import importlib.util
 from collections.abc import Iterable
+from numbers import Integral
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -114,6 +115,18 @@ def unknown(what: str, given: object, choices: Iterable[str]) -> ConfigError:
     near = difflib.get_close_matches(str(given).lower(), by_lower_case, n=1)
     hint = f"did you mean {by_lower_case[near[0]]!r}? " if near else ""
     return ConfigError(f"unknown {what} {given!r}; {hint}valid choices: {', '.join(names)}")
+
+
+def require_integer(name: str, value: object, least: int, most: int) -> int:
+    """Return an integer, one of numpy's as Python's.
+
+    Raises:
+        ConfigError: the value is no integer from `least` to `most`.
+    """
+    number = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
+    if number is None or not least <= number <= most:
+        raise ConfigError(f"{name} must be an integer in [{least}, {most}], got {value!r}")
+    return number
 
 
 def install_command(module: str) -> str:

@@ -172,11 +172,12 @@ def test_another_arm_of_the_same_shape_is_kept_in_its_own_limits(path):
 @pytest.mark.parametrize(
     "words", ["0.4,-0.1,0.4", "0.4 -0.1 0.4", "0.4, -0.1, 0.4", "0.4 -.1 4e-1", "[0.4,-0.1,0.4]"]
 )
-def test_a_goal_is_one_word_or_several_negative_numbers_too(words):
+@pytest.mark.parametrize("between", " =")
+def test_a_goal_is_one_word_or_several_negative_numbers_too(words, between):
     schema = make_command_schema("run_policy.py")
-    found = schema.read_flags(f"--goal {words} --seconds 5".split())
+    found = schema.read_flags(f"--goal{between}{words} --seconds 5".split())
     assert found == {"goal": (0.4, -0.1, 0.4), "seconds": 5.0}
-    assert "cannot place '-s'" in get_refusal(schema.read_flags, ["--goal", "0.4", "-s"])
+    assert "cannot place '-s'" in get_refusal(schema.read_flags, f"--goal{between}0.4 -s".split())
 
 
 def test_a_goal_of_another_shape_is_refused(path):

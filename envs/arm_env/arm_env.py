@@ -12,6 +12,7 @@ from envs.arm_env.reset_buffer import AsyncResetBuffer, ResetBatch, ResetBuffer
 from envs.arm_env.time_limits import TimeLimits, sample_first_lengths
 from envs.collision import Nearest
 from envs.config.devices import find_device
+from envs.config.env_options import MOST_ENVS
 from envs.controllers.guard import GuardConstants, guard_action
 from envs.robots import Robot
 from envs.simulation.calibration import measured_scene, measured_tcp
@@ -24,9 +25,9 @@ from envs.tasks.layout import Layout
 from envs.tasks.memory import Memory
 from envs.tasks.task import Outcome, Task
 from envs.world import Moment, Scene, make_moment
-from td3_robot.errors import ConfigError, NotFiniteError
+from td3_robot.errors import ConfigError, NotFiniteError, require_integer
 from td3_robot.utils.legacy import keep_old_names
-from td3_robot.utils.seeding import derive_seed
+from td3_robot.utils.seeding import derive_seed, require_seed
 from td3_robot.vec_env import Step, is_asynchronous, restore_generator
 
 
@@ -86,15 +87,13 @@ class ArmEnv:
         engine: Engine | None = None,
         disturbances: Disturbances | None = None,
     ):
-        if num_envs < 1:
-            raise ConfigError(f"num_envs must be at least 1, got {num_envs}")
+        self.num_envs = require_integer("num_envs", num_envs, 1, MOST_ENVS)
         self.robot = robot
         self.task = task
         self.sparse = sparse
         self.guard = guard
         self.guard_constants: GuardConstants = task.guard_constants
         self._training = training
-        self.num_envs = num_envs
         self.device = find_device(device)
         self.world = task.make_world(robot, self.device, collision=guard)
         self.model = self.world.model
@@ -112,7 +111,7 @@ class ArmEnv:
         self._episodes = episodes or RandomEpisodes(task, self.world, reuse=training)
         asynchronous = training and task.ends_early and is_asynchronous(self.device)
         self._resets = (AsyncResetBuffer if asynchronous else ResetBuffer)(
-            self._begin, num_envs if training else 0
+            self._begin, self.num_envs if training else 0
         )
         self.reset(seed)
         known = contact.CONTACT_KEYS if self.world.collision is not None else ()
@@ -178,6 +177,7 @@ class ArmEnv:
     def reset(self, seed: int | None = None) -> Tensor:
         """Start B new episodes and return the observation (B, o_dim)."""
         if seed is not None:
+            seed = require_seed(seed)
             self._episodes.seed(seed)
             if self._disturbed is not None:
                 self._disturbed.generator.manual_seed(derive_seed(seed, "disturbances"))

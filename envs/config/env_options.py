@@ -35,6 +35,7 @@ _PHYSICS_STEP = 3e-4  # [s] of CPU for a control step of an arm, by benchmarks/p
 _ARM_BYTES = 15_000
 _PHYSICS_BYTES = 30_000
 _GYMNASIUM_BYTES = 100_000
+MOST_ENVS = 10**6  # all of them step at once, in memory
 _VELOCITY = (1e-3, 100.0, "no arm is slower or faster")
 _DEAR = 0.5  # [s] a step, from which on it is said
 _ACCELERATION = (1e-3, 1e5, "no arm has more")

@@ -18,7 +18,7 @@ from envs.registry import make_from_config
 from envs.robots import Robot
 from envs.simulation.failures import describe_failures
 from envs.tasks.measures import Measure
-from td3_robot.errors import unknown
+from td3_robot.errors import require_integer, unknown
 from td3_robot.evaluation.rollout import (
     Rollout,
     compute_episode_statistics,
@@ -93,14 +93,12 @@ class Evaluation:
         device: str = "cpu",
         robot: Robot | None = None,
     ):
-        requirements.require_integer("episodes", episodes, 1, MOST_EPISODES)
-        requirements.require_integer("seed", seed, 0, 2**32 - 1)
-        if episode is not None:
-            requirements.require_integer("episode", episode, 0, episodes - 1)
         self.options = options
-        self.episodes = episodes
-        self.seed = seed
+        self.episodes = require_integer("episodes", episodes, 1, MOST_EPISODES)
+        self.seed = require_integer("seed", seed, 0, 2**32 - 1)
         self.episode = episode
+        if episode is not None:
+            self.episode = require_integer("episode", episode, 0, self.episodes - 1)
         self.device = device
         self._robot = robot
         self._envs: dict[bool, Any] = {}  # by guard setting: an ArmEnv or a GymnasiumEnv
@@ -195,6 +193,7 @@ class Evaluation:
             disturbances: by field of `Disturbances`; the others are zero.
             episodes: number of episodes, all of which are played.
         """
+        requirements.require_robot("measure_success", self.options)
         none = {name: getattr(EnvOptions, name) for name in DISTURBANCES}
         options = dataclasses.replace(self.options, **none | {"randomize": NOTHING} | disturbances)
         other = Evaluation(options, episodes, self.seed, device=self.device, robot=self.env.robot)

@@ -6,12 +6,6 @@ from envs.config.env_options import EnvOptions
 from td3_robot.errors import ConfigError
 
 
-def require_integer(name: str, value: object, least: int, most: int) -> None:
-    """Refuse a value that is no integer from `least` to `most`."""
-    if not isinstance(value, int) or not least <= value <= most:
-        raise ConfigError(f"{name} must be an integer in [{least}, {most}], got {value!r}")
-
-
 def require_robot(what: str, options: EnvOptions) -> None:
     """Refuse a Gymnasium environment, which lacks what an arm has."""
     if options.env is not None:

@@ -19,6 +19,7 @@ from envs.from_gymnasium.own_arrays import SUCCESS_KEYS, wrap_copies
 from envs.from_gymnasium.processes import Processes, describe_dead_processes
 from td3_robot.errors import ConfigError, EnvError, NotFiniteError, Td3RobotError
 from td3_robot.utils.legacy import keep_old_names
+from td3_robot.utils.seeding import require_seed
 from td3_robot.vec_env import Step
 
 GOAL_KEYS = ("observation", "achieved_goal", "desired_goal")  # in this order
@@ -152,7 +153,7 @@ class GymnasiumEnv:
     def reset(self, seed: int | None = None) -> Tensor:
         """Start B new episodes; without a seed the random streams continue. Return (B, o_dim)."""
         if seed is not None:
-            self._seed = seed
+            self._seed = require_seed(seed)
             self._steps = 0
         return self._start(None if seed is None else self._derive_seed())
 

@@ -13,14 +13,15 @@ import torch
 from gymnasium import spaces
 from gymnasium.wrappers import FlattenObservation
 
-from envs.config.env_options import VECTORS
+from envs.config.env_options import MOST_ENVS, VECTORS
 from envs.from_gymnasium.adapter import GymnasiumEnv, is_goal_space
 from envs.from_gymnasium.goals import GoalGymnasiumEnv, GoalRules
 from envs.from_gymnasium.interface_checker import InterfaceChecker, format_error
 from envs.from_gymnasium.own_arrays import OwnArrays
 from envs.from_gymnasium.processes import make_vector_env
 from envs.from_gymnasium.save_state import SaveStateWrapper
-from td3_robot.errors import EXTRAS, ConfigError, install_command, unknown
+from td3_robot.errors import EXTRAS, ConfigError, install_command, require_integer, unknown
+from td3_robot.utils.seeding import require_seed
 
 # Packages that register their ids when imported: how those ids begin, and the module.
 _FAMILIES = (
@@ -78,11 +79,11 @@ def make_gymnasium(
 
     Raises:
         EnvError: an environment raises or breaks the interface.
-        ConfigError: unknown id, a missing package, or unsupported spaces.
+        ConfigError: unknown id, a missing package, unsupported spaces, or a number out of range.
         NotFiniteError: the first observations are NaN or infinite.
     """
-    if num_envs < 1:
-        raise ConfigError(f"num_envs must be at least 1, got {num_envs}")
+    num_envs = require_integer("num_envs", num_envs, 1, MOST_ENVS)
+    seed = require_seed(seed)
     if vector not in VECTORS:
         raise unknown("vector", vector, VECTORS)
     _find(env_id)

@@ -29,6 +29,8 @@ from collections.abc import Callable, Iterator, Mapping
 from numbers import Integral
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from td3_robot.errors import ConfigError
 
 
@@ -113,21 +115,30 @@ def require(name: str, value: object, rule: Range | tuple[str, ...]) -> None:
 
 
 def check(part: Any) -> None:
-    """Check every field of a dataclass that is not None against its declaration.
+    """Check every field of a dataclass that is not None, and make numpy's numbers Python's.
 
     Raises:
         ConfigError: names the option, the valid values and the given one.
     """
     for item in dataclasses.fields(part):
-        value = getattr(part, item.name)
+        value = _convert_numpy(getattr(part, item.name))
         if value is None:
             continue
+        object.__setattr__(part, item.name, value)
         if "range" in item.metadata:
             require(item.name, value, Range(*item.metadata["range"]))
         elif "choices" in item.metadata:
             require(item.name, value, item.metadata["choices"])
-        if item.type in (int, int | None) and not isinstance(value, Integral):
+        whole = isinstance(value, Integral) and not isinstance(value, bool)
+        if item.type in (int, int | None) and not whole:
             raise ConfigError(f"{item.name} must be a whole number, got {value!r}")
+
+
+def _convert_numpy(value: object) -> object:
+    """Convert numpy's numbers, also in a tuple, to Python's: YAML and JSON take no others."""
+    if isinstance(value, tuple):
+        return tuple(map(_convert_numpy, value))
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def iter_options(cls: Any, prefix: str = "") -> Iterator[tuple[str, dataclasses.Field]]:

@@ -26,6 +26,7 @@ from td3_robot.utils.yaml_file import parse_yaml, read_mapping
 T = TypeVar("T")
 
 _SWITCH_WORDS = ("yes", "no", "on", "off", "1", "0", "true", "false")  # meant as a value
+_TRUTHS = ("true", "false", "null")
 _FEW = 15  # options that an error lists
 OldNames = dict[str, str]  # older spelling, or option that was removed -> what to say of it
 
@@ -129,7 +130,8 @@ class Schema:
             if option not in self.options:
                 raise self._make_unknown_error(name)
             hint = self.options[option]
-            if not equals and hint is bool and (not words or words[0] not in ("true", "false")):
+            switch = bool in (hint, *typing.get_args(hint))
+            if not equals and switch and (not words or words[0] not in _TRUTHS):
                 if words and words[0].lower() in _SWITCH_WORDS:
                     raise ConfigError(f"{option} must be true or false, got {words[0]!r}")
                 text = "true"
@@ -137,8 +139,8 @@ class Schema:
                 if not words or words[0].startswith("--"):
                     raise ConfigError(f"--{option} needs a value: {_describe(hint)}")
                 text = words.pop(0)
-                while typing.get_origin(hint) is tuple and words and _is_item(words[0]):
-                    text = f"{text.rstrip(',')},{words.pop(0)}"
+            while typing.get_origin(hint) is tuple and words and _is_item(words[0]):
+                text = f"{text.rstrip(',')},{words.pop(0)}".lstrip(",")
             yield name, self._parse(option, text)
 
     def _check_pairs(

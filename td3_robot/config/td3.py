@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 from td3_robot.config.field import (
@@ -232,7 +233,7 @@ def resolve_config(config: TD3Config | None, options: Mapping[str, Any]) -> TD3C
         raise KeywordError(str(unknown("option of TD3", name, known)))
     for name in {"hidden", "critic_hidden"} & options.keys():
         widths = options[name]
-        options[name] = (widths,) if isinstance(widths, int) else tuple(widths)
+        options[name] = (widths,) if isinstance(widths, Integral) else tuple(widths)
     if config is None:
         return TD3Config(**options)
     return dataclasses.replace(config, **options) if options else config

@@ -102,12 +102,12 @@ class TD3:
         **options,
     ):
         self.config = resolve_config(config, options)
-        self.o_dim = o_dim
         self.privileged = self.config.privileged or 0
-        self.a_dim = a_dim
         self.device = torch.device(device)
         self.a_max = torch.as_tensor(a_max, dtype=torch.float32, device=self.device)
         agent_io.check_spaces(o_dim, a_dim, self.a_max)
+        self.o_dim = int(o_dim)
+        self.a_dim = int(a_dim)
         self.value = make_value_head(self.config, self.device)
         self.actor_terms = make_actor_terms(self.config, self.a_max)
         self.gradient_steps = 0

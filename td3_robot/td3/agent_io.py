@@ -1,6 +1,7 @@
 """Saving and loading of agents: state dicts, metadata and checkpoints."""
 
 import dataclasses
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -60,7 +61,7 @@ def check_spaces(o_dim: int, a_dim: int, a_max: Tensor) -> None:
         ConfigError: names what is wrong.
     """
     for name, value in {"o_dim": o_dim, "a_dim": a_dim}.items():
-        if not isinstance(value, int) or value < 1:
+        if not isinstance(value, Integral) or value < 1:
             raise ConfigError(f"{name} must be a positive integer, got {value!r}")
     is_bound = ((a_max > 0) & a_max.isfinite()).all()
     if a_max.shape not in ((), (a_dim,)) or not is_bound:

@@ -7,6 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from td3_robot.errors import require_integer
+
+_LARGEST_SEED = 2**63 - 1  # torch's generators take no more bits
+
+
+def require_seed(seed: object) -> int:
+    """Return a seed, an integer of numpy's as Python's.
+
+    Raises:
+        ConfigError: it is no integer, negative or too large.
+    """
+    return require_integer("seed", seed, 0, _LARGEST_SEED)
+
 
 def derive_seed(seed: int, use: str) -> int:
     """Derive a seed in [0, 2**32) for one use of a run's seed, for example "exploration".
@@ -14,8 +27,11 @@ def derive_seed(seed: int, use: str) -> int:
     Generators that are given the same seed draw the same numbers, so that exploration would begin
     with the very numbers that the environment's starts were made of. `numpy.random.SeedSequence`
     mixes seed and use so that neighbours have nothing in common.
+
+    Raises:
+        ConfigError: it is no seed.
     """
-    return int(np.random.SeedSequence((seed, *use.encode())).generate_state(1)[0])
+    return int(np.random.SeedSequence((require_seed(seed), *use.encode())).generate_state(1)[0])
 
 
 def derive_process_seed(seed: int, rank: int) -> int:

@@ -1,6 +1,7 @@
 """make: robots and tasks by name."""
 
 import dataclasses
+import functools
 import json
 import re
 from pathlib import Path
@@ -18,7 +19,7 @@ from envs.tasks import registry
 from envs.tasks.registry import find_task_class
 from td3_robot.errors import ConfigError
 from td3_robot.vec_env import VecEnv
-from tests.support import each_robot, each_task
+from tests.support import each_robot, each_task, get_refusal
 
 
 @pytest.mark.parametrize("robot", each_robot())
@@ -113,10 +114,34 @@ def test_an_unknown_name_is_refused_with_the_valid_ones():
         envs.make("pandaa", "reach")
 
 
-@pytest.mark.parametrize("num_envs", [0, -3])
-def test_there_must_be_an_environment(num_envs):
-    with pytest.raises(ConfigError, match=f"num_envs must be at least 1, got {num_envs}"):
-        envs.make("panda", "reach", num_envs=num_envs)
+@pytest.mark.parametrize("num_envs", [0, -3, 2.0, "2", True, None, float("nan"), 10**12])
+@pytest.mark.parametrize("env", [None, "Pendulum-v1"])
+def test_there_must_be_a_whole_number_of_environments(num_envs, env):
+    refusal = get_refusal(envs.make_from_config, EnvOptions(env=env), num_envs)
+    assert refusal == f"num_envs must be an integer in [1, 1000000], got {num_envs!r}"
+
+
+@pytest.mark.parametrize("seed", ["7", "x", 2.0, -1, True, 2**64])
+@pytest.mark.parametrize("env", [None, "Pendulum-v1"])
+def test_a_seed_must_be_one(seed, env):
+    env = EnvOptions(env=env)
+    for ask in (
+        functools.partial(envs.make_from_config, env, seed=seed),
+        functools.partial(envs.make_from_config(env).reset, seed),
+    ):
+        assert re.fullmatch(
+            rf"seed must be an integer in \[0, \d+\], got {seed!r}", get_refusal(ask)
+        )
+
+
+@pytest.mark.parametrize("env", [None, "Pendulum-v1"])
+def test_integers_of_numpy_are_integers(env):
+    two = np.int64(2)
+    made, same = (
+        envs.make_from_config(EnvOptions(env=env), number, seed=number) for number in (two, 2)
+    )
+    assert type(made.num_envs) is int
+    assert torch.equal(made.reset(two), same.reset(2))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from pathlib import Path
 
 import numpy as np
@@ -50,8 +51,9 @@ class Obstacles:
             if (part <= 0.0).any():
                 raise DeployError(f"{name} need radii or half sides above 0, got {part.min():g}")
 
-        if self.ground is not None and not np.isfinite(self.ground):
-            raise DeployError(f"ground must be a finite height, got {self.ground}")
+        number = isinstance(self.ground, Real) and np.isfinite(self.ground)
+        if self.ground is not None and not number:
+            raise DeployError(f"ground must be a finite height, got {self.ground!r}")
 
     @classmethod
     def load(cls, path: Path, ground: float | None = None) -> "Obstacles":

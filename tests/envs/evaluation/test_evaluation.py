@@ -1,5 +1,8 @@
 """An evaluation as a whole: the same question has the same answer."""
 
+import json
+
+import numpy as np
 import pytest
 
 from envs.config.env_options import EnvOptions
@@ -65,6 +68,8 @@ def test_an_environment_of_others_says_what_only_robots_have():
     for ask in (
         lambda: evaluation.play(keep=True),
         lambda: evaluation.play_robustness(2),
+        lambda: evaluation.measure_success({}, 2),
+        lambda: evaluation.measure_success({"latency": 0.05}, 2),
         lambda: evaluation.render_report({}, (), str),
     ):
         with pytest.raises(ConfigError, match=r"is for our own robots; a Gymnasium environment"):
@@ -88,6 +93,7 @@ def test_one_episode_of_an_environment_of_others_is_the_one_it_was_among_all():
     [
         ("episodes", 0, "[1, 10000000]"),
         ("episodes", 2.5, "[1, "),
+        ("episodes", True, "[1, "),
         ("seed", -1, "[0, 4294967295]"),
         ("episode", 2, "[0, 1]"),
         ("episode", -1, "[0, 1]"),
@@ -98,3 +104,13 @@ def test_a_number_out_of_its_range_is_refused_with_the_range(name, value, valid)
         Evaluation(EnvOptions(), **({"episodes": 2} | {name: value}))
     assert str(refused.value).startswith(f"{name} must be an integer in {valid}")
     assert str(refused.value).endswith(f"got {value}")
+
+
+def test_integers_of_numpy_are_integers():
+    evaluation = Evaluation(EnvOptions(), *np.array([3, 7]), episode=np.int32(2))
+    evaluation.add_baseline("rrmc")
+    evaluation.play()
+    same = Evaluation(EnvOptions(), 3, 7, episode=2)
+    same.add_baseline("rrmc")
+    same.play()
+    assert json.dumps(evaluation.to_dict()) == json.dumps(same.to_dict())

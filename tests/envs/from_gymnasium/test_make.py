@@ -121,12 +121,6 @@ def test_without_mujoco_its_package_is_named(monkeypatch):
         make_gymnasium("HalfCheetah-v5")
 
 
-@pytest.mark.parametrize("num_envs", [0, -1])
-def test_there_must_be_an_environment(num_envs):
-    with pytest.raises(ConfigError, match=f"num_envs must be at least 1, got {num_envs}"):
-        make_gymnasium("Pendulum-v1", num_envs)
-
-
 class Unbounded(gym.Env):
     observation_space = action_space = spaces.Box(-np.inf, 1, (2,))
 

@@ -19,6 +19,7 @@ from envs.config.env_options import EnvOptions
 from td3_robot.cli import arguments
 from td3_robot.cli.arguments import load_config, resolve_device, save_config
 from td3_robot.config.run import Config, ExplorationConfig, ReplayConfig, RewardConfig, TD3Config
+from td3_robot.config.schema import make_schema
 from td3_robot.errors import CheckpointError
 from tests.support import get_refusal
 
@@ -130,6 +131,17 @@ def test_switches_need_no_value():
     for line in ("--swift", "--swift true", "--swift=true", "--swift --seed 1", "--seed 1 --swift"):
         assert parse_train(line.split()).flags.swift
     assert not parse_train(["--swift", "false"]).flags.swift
+
+
+@pytest.mark.parametrize(
+    "words, value", [("", True), (" --seed 1", True), (" false", False), (" null", None)]
+)
+def test_a_switch_that_may_be_left_open_needs_no_value_either(words, value):
+    found = parse_train(f"--latency_spread 0.1 --estimate_latency{words}".split())
+    assert found.environment.estimate_latency is value
+    for name in ("guard", "guard_stops", "sparse", "estimate_latency"):
+        schema = make_schema("evaluate.py", "", EvaluateFlags)
+        assert schema.read_flags(f"--{name}{words}".split())[name] is value
 
 
 @pytest.mark.parametrize(

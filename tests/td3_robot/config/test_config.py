@@ -4,8 +4,10 @@ import dataclasses
 import re
 import typing
 
+import numpy as np
 import pytest
 
+from td3_robot.cli.arguments import load_config, save_config
 from td3_robot.config.field import Range
 from td3_robot.config.run import (
     Config,
@@ -150,6 +152,24 @@ def test_sizes_that_must_fit_each_other():
 def test_options_that_contradict_each_other_are_named(cls, options, words):
     message = get_refusal(cls, **options)
     assert all(word in message for word in words)
+
+
+def test_numbers_of_numpy_are_written_and_read_as_those_of_python(tmp_path):
+    config = Config(
+        seeds=tuple(np.arange(3)),
+        num_envs=np.int64(4),
+        save_every=np.float64(2.5),
+        replay=ReplayConfig(batch_size=np.int32(64)),
+    )
+    save_config(config, tmp_path / "config.yaml")
+    expected = Config(
+        seeds=(0, 1, 2), num_envs=4, save_every=2.5, replay=ReplayConfig(batch_size=64)
+    )
+    assert load_config(tmp_path / "config.yaml") == expected
+
+
+def test_a_truth_is_no_number():
+    assert get_refusal(Config, num_envs=True) == "num_envs must be a whole number, got True"
 
 
 def test_a_config_cannot_be_changed():

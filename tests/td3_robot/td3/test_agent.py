@@ -241,6 +241,19 @@ def test_sizes_that_are_none_are_refused(sizes):
         TD3(*sizes)
 
 
+def test_sizes_and_seeds_of_numpy_are_those_of_python():
+    one = TD3(*np.array([3, 2]), seed=np.int64(5), hidden=np.int64(8))
+    other = TD3(3, 2, seed=5, hidden=8)
+    assert one.config == other.config and (type(one.o_dim), type(one.a_dim)) == (int, int)
+    assert same(snapshot(one, "actor", "Q1"), snapshot(other, "actor", "Q1"))
+
+
+@pytest.mark.parametrize("seed", ["7", "x", 2.0, -1, None])
+def test_a_seed_that_is_none_is_refused(seed):
+    with pytest.raises(ConfigError, match=rf"seed must be an integer in \[0, \d+\], got {seed!r}"):
+        TD3(3, 2, seed=seed)
+
+
 def test_an_option_that_there_is_not_is_named_with_the_nearest():
     for wrong in (TypeError, ConfigError):
         with pytest.raises(wrong, match="unknown option of TD3 'gama'; did you mean 'gamma'?"):

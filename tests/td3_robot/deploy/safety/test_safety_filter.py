@@ -159,8 +159,10 @@ def test_no_room_is_less_than_none(name, value):
 
 def test_a_ground_that_is_no_height_is_refused():
     """Every distance to it would be no number, and none below what is kept."""
-    with pytest.raises(DeployError, match="ground must be a finite height"):
-        Obstacles(ground=float("nan"))
+    for ground in (float("nan"), float("inf"), "x", "0.1", [0.0]):
+        with pytest.raises(DeployError, match="ground must be a finite height, got "):
+            Obstacles(ground=ground)
+    assert Obstacles(ground=np.float32(0.5)).ground == 0.5
 
 
 def test_obstacles_that_cannot_be_kept_clear_of_are_refused_later_too():
