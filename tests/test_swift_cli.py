@@ -1,6 +1,7 @@
 """evaluate.py --swift: the page comes first, figures meanwhile and where they are asked for."""
 
 import json
+import socket
 import threading
 from pathlib import Path
 
@@ -18,12 +19,20 @@ PAGE = "envs.view.evaluation_view.run_interactive"
 
 def test_the_page_alone_measures_nothing_and_says_how_to(tmp_path, in_process, monkeypatch):
     opened = []
-    monkeypatch.setattr(PAGE, lambda evaluation, **how: opened.append(evaluation))
+    monkeypatch.setattr(PAGE, lambda *evaluation, **how: opened.append((*evaluation, how["note"])))
     monkeypatch.setattr(Evaluation, "play", lambda *_, **__: pytest.fail("it is measured"))
     code, out, err = in_process(tmp_path, "evaluate", *SWIFT, "--port", "5000")
-    assert (code, err) == (0, "") and len(opened) == 1
-    assert opened[0].env.num_envs == 1  # a thousand take seconds to prepare
-    assert out.splitlines()[-1].endswith(f"python evaluate.py --checkpoint {RUN}")
+    assert (code, out, err) == (0, "", "") and len(opened) == 1
+    evaluation, note = opened[0]
+    assert evaluation.env.num_envs == 1  # a thousand take seconds to prepare
+    assert note.endswith(f"python evaluate.py --checkpoint {RUN}")
+
+
+def test_a_page_that_cannot_be_served_is_not_said_to_be_open(tmp_path, in_process):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, out, err = in_process(tmp_path, "evaluate", *SWIFT, "--port", str(port))
+    assert (code, out) == (2, "") and f"cannot serve the page on port {port}" in err
 
 
 def test_figures_that_are_asked_for_are_measured_while_the_page_is_open(

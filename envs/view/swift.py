@@ -198,14 +198,18 @@ class SwiftViewer:
         self._swift.launch(self._realtime, self._panel)
 
 
-def open_viewer(robot: Robot, open_browser: bool = True, **named) -> SwiftViewer:
+def open_viewer(
+    robot: Robot, open_browser: bool = True, note: str | None = None, **named
+) -> SwiftViewer:
     """Open a `SwiftViewer` in this machine's browser, or print the address of its page.
 
     Args:
         robot, open_browser, named: as of `SwiftViewer`.
+        note: printed once the page is served.
     """
-    if open_browser:
-        return SwiftViewer(robot, **named)
-    viewer = SwiftViewer(robot, open_browser=False, patience=math.inf, **named)
-    print(explain_opening(viewer.url), flush=True)
+    patience = {} if open_browser else {"patience": math.inf}
+    viewer = SwiftViewer(robot, open_browser, **patience, **named)
+    for line in (None if open_browser else explain_opening(viewer.url), note):
+        if line is not None:
+            print(line, flush=True)
     return viewer

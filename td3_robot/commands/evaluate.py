@@ -94,7 +94,7 @@ def show_page(
     with stage("starting"):
         evaluation, warning = build_evaluation(flags, agent, options, count)
     warn(warning)
-    print("close the page or press Ctrl-C to end", flush=True)
+    note = "close the page or press Ctrl-C to end"
     pool = ThreadPoolExecutor(1)
     measured = None
     if flags.measures:
@@ -102,10 +102,10 @@ def show_page(
         measured = pool.submit(context.run, measure, flags, argv, agent, options)
     else:
         command = shlex.join([*get_command_line("evaluate").split(), *leave_out_view(argv)])
-        print(f"nothing is measured meanwhile; for figures: {command}", flush=True)
+        note = f"{note}\nnothing is measured meanwhile; for figures: {command}"
     page = {"open_browser": open_browser, "port": flags.port, "camera": flags.camera}
     try:
-        show(evaluation, flags.episode, flags.grid, **page)
+        show(evaluation, flags.episode, flags.grid, note=note, **page)
         if measured is not None:
             measured.result()
     finally:

@@ -368,10 +368,11 @@ def test_a_page_that_fails_at_once_is_one_line_and_its_browser_ends(
 def test_without_a_desktop_the_address_is_printed_with_a_way_to_it_and_who_comes_is_shown(
     robot, page, capsys
 ):
-    with open_viewer(robot, open_browser=False, realtime=False) as viewer:
-        told = capsys.readouterr().out
+    with open_viewer(robot, open_browser=False, note="then", realtime=False) as viewer:
+        told, _, note = capsys.readouterr().out.partition("\n")
         port = viewer.address[1]
-        assert told.startswith(f"open {viewer.url} in a browser (") and told.count("\n") == 1
+        assert told.startswith(f"open {viewer.url} in a browser (")
+        assert note == "then\n"
         assert f"ssh -L {port}:127.0.0.1:{port} " in told
         page.goto(viewer.url.replace("127.0.0.1", "localhost"))
         assert viewer.show(robot.home, OPEN)
