@@ -87,7 +87,12 @@ def _check_repository(owner: str, repository: str) -> None:
 
 
 def assemble(
-    name: str, arm: rtb.Robot, flange: str, hand: Gripper | None, mount: np.ndarray
+    name: str,
+    arm: rtb.Robot,
+    flange: str,
+    hand: Gripper | None,
+    mount: np.ndarray,
+    whole: bool = False,
 ) -> rtb.Robot:
     """Assemble an arm up to its flange, and a gripper on it.
 
@@ -100,6 +105,7 @@ def assemble(
         hand: the gripper, or None.
         mount: (4, 4) pose of the gripper's base in the flange, for a gripper with a model of its
             own.
+        whole: as of `select_arm_links`.
 
     Returns:
         A model whose n, q and fkine are those of the arm, from base to TCP, and whose `grippers`
@@ -114,7 +120,7 @@ def assemble(
         for link in [*arm.links, *(link for tool in arm.grippers for link in tool.links)]
     }
     end = find_link(owner, "flange", flange, links)
-    kept = select_arm_links(links.values(), end)
+    kept = select_arm_links(links.values(), end, whole)
     held = []
     root = None
     if hand is None:

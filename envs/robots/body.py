@@ -18,7 +18,7 @@ class Body:
     """The links of an arm, and those of the gripper on it.
 
     Attributes:
-        arm: links up to the flange, parents before their children.
+        arm: links of the arm alone, parents before their children.
         hand: links of the gripper, its base first; none without a gripper.
         tcp: (4, 4) pose of the TCP in the gripper's base; the identity without a gripper [m].
     """
@@ -29,7 +29,12 @@ class Body:
 
 
 def join_links(
-    name: str, links: Sequence[Link], flange: str, hand: Gripper | None, mount: np.ndarray
+    name: str,
+    links: Sequence[Link],
+    flange: str,
+    hand: Gripper | None,
+    mount: np.ndarray,
+    whole: bool = False,
 ) -> Body | None:
     """Join the links of an arm up to its flange, and those of a gripper on it.
 
@@ -40,6 +45,7 @@ def join_links(
         hand: the gripper, or None.
         mount: (4, 4) pose of the gripper's base in the flange, for a gripper with a model of its
             own.
+        whole: as of `select_arm_links`.
 
     Returns:
         The links; None where roboticstoolbox has to be asked for those of the gripper.
@@ -50,7 +56,7 @@ def join_links(
     owner = f"robot {name!r}"
     named = {link.name: link for link in links}
     end = find_link(owner, "flange", flange, named)
-    arm = select_arm_links(links, end)
+    arm = select_arm_links(links, end, whole)
     if hand is None:
         number_joints(arm)
         return Body(arm)

@@ -133,21 +133,22 @@ def find_link(owner: str, what: str, name: str, links: dict[str, Any]) -> Any:
     return links[name]
 
 
-def select_arm_links(links: Iterable[Any], flange: Any) -> list[Any]:
+def select_arm_links(links: Iterable[Any], flange: Any, whole: bool = False) -> list[Any]:
     """Select the links of the arm alone, in their order.
 
-    Left out is everything beyond the flange, everything moved by a joint that does not move the
-    flange, and dead ends without a shape.
+    Left out is everything beyond the flange, unless `whole`, everything moved by a joint that does
+    not move the flange, and dead ends without a shape.
 
     Args:
         links: of the whole model.
         flange: the one that carries the gripper, or is the TCP.
+        whole: no gripper takes the place of what is beyond the flange, such as a camera.
     """
     chain = walk_to_base(flange)
     kept = []
     for link in links:
         path = walk_to_base(link)
-        beyond = flange in path[1:]
+        beyond = flange in path[1:] and not whole
         movers = [part for part in path if part.isjoint]
         movers += [follower.leader for part in path if (follower := get_follower(part))]
         if not beyond and all(part in chain for part in movers):

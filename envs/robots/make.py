@@ -134,8 +134,9 @@ def _make_registered(name: str, gripper: str | None) -> Robot:
     flange = str(values["flange"])
     tree = read_source(owner, values["model"])
     moving = None if tree is None else _list_moving(tree, flange, hand)
-    make_rtb = functools.partial(_make_rtb, name, values["model"], moving, flange, hand, mount)
-    body = None if tree is None else join_links(name, list_links(tree, moving), flange, hand, mount)
+    mounted = (flange, hand, mount, hand is None and "gripper" not in values)
+    make_rtb = functools.partial(_make_rtb, name, values["model"], moving, *mounted)
+    body = None if tree is None else join_links(name, list_links(tree, moving), *mounted)
     if body is None:
         make_rtb = functools.cache(make_rtb)
         body = take_links(make_rtb())
@@ -176,8 +177,10 @@ def _make_rtb(
     flange: str,
     hand: Gripper | None,
     mount: np.ndarray,
+    whole: bool,
 ) -> Any:
     """Make the roboticstoolbox model of a registered robot."""
     from envs.robots.assembly import assemble, load_model  # here: it takes seconds
 
-    return assemble(name, load_model(f"robot {name!r}", source, moving), flange, hand, mount)
+    model = load_model(f"robot {name!r}", source, moving)
+    return assemble(name, model, flange, hand, mount, whole)

@@ -90,15 +90,26 @@ RODS = """<robot name="r"><link name="base"/><link name="tcp"/>
 )
 
 
+BEYOND = """<link name="camera">{box}</link><link name="finger">{box}</link>
+<joint name="c" type="fixed"><parent link="tcp"/><child link="camera"/><origin xyz="0 0 0.1"/></joint>
+<joint name="f" type="prismatic"><parent link="camera"/><child link="finger"/>
+<axis xyz="0 1 0"/><limit lower="0.01" upper="0.05" velocity="1"/></joint></robot>""".format(
+    box='<visual><geometry><box size="0.02 0.02 0.02"/></geometry></visual>'
+)
+
+
 def test_a_registered_arm_has_all_links_of_its_file(configs, tmp_path):
-    """A rod that follows the joint, and a lid that stands still beside the TCP."""
+    """A rod that follows the joint, a lid that stands still beside the TCP, and beyond it a camera
+    and a finger that stands still.
+    """
     path = tmp_path / "rods.urdf"
-    path.write_text(RODS)
+    path.write_text(RODS.replace("</robot>", BEYOND))
     expected = make_robot(str(path), tcp="tcp")
     register.register(expected, "rods")
     made = make_robot("rods")
+    names = {"base", "upper", "rod", "lid", "tcp", "camera", "finger"}
     for links, others in ((made.body.arm, expected.body.arm), (made.rtb.links, expected.rtb.links)):
-        assert {link.name for link in others} == {"base", "upper", "rod", "lid", "tcp"}
+        assert {link.name for link in others} == names
         assert [link.name for link in links] == [link.name for link in others]
         for link, other in zip(links, others):
             for q in (np.array([-1.0]), np.array([1.5])):
