@@ -431,6 +431,7 @@ def test_one_episode_ends_as_it_did_among_all(work, evaluate, monkeypatch, capsy
         "envs.view.evaluation_view.run_interactive", lambda evaluation, **how: opened.append(how)
     )
     assert evaluate.main([*line, "--swift", "--no-browser", "--port", "4321"]) == 0
+    assert opened[0].pop("note").startswith("close the page")
     assert opened == [{"open_browser": False, "port": 4321, "camera": "corner"}]
     monkeypatch.setattr("envs.view.evaluation_view.record_episodes", spy)
     assert evaluate.main([*line, "--episode", "6", "--record", "out.gif"]) == 0

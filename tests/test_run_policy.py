@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,6 +25,7 @@ from td3_robot.commands.goal import check_goal, suggest_time
 from td3_robot.commands.run import NOT_REACHED, Arguments, build_scene, replace_limits
 from td3_robot.deploy import Obstacles, Policy, Robot
 from td3_robot.deploy.arm import Reading
+from td3_robot.deploy.errors import OldExport
 from td3_robot.deploy.planning.reachability import NearestPose
 from td3_robot.deploy.robot.limits import FR3
 from td3_robot.deploy.robot.rotations import to_quaternion
@@ -303,6 +305,8 @@ def test_a_policy_of_a_checkpoint_that_was_trained_on_is_refused_beside_it(
         return code, " ".join(out[out.index("export") :].replace("│", " ").split())
 
     assert drive("mine")[0] == drive("alone.onnx")[0] == 0
+    with warnings.catch_warnings(action="error"):
+        Policy.load(folder)
     assert verify()[1].startswith("export ok policy.onnx is of these networks")
     agent = TD3.from_checkpoint(folder)
     with torch.no_grad():
@@ -313,6 +317,8 @@ def test_a_policy_of_a_checkpoint_that_was_trained_on_is_refused_beside_it(
         assert (code, out) == (2, "") and err.count("\n") == 1
         assert err.startswith("error: checkpoints/mine/policy.onnx is not the policy of ")
         assert err.endswith("export it again: python export.py --checkpoint checkpoints/mine\n")
+    with pytest.warns(OldExport, match="policy.onnx is not the policy of .*; export it again"):
+        Policy.load(folder)
     assert drive("alone.onnx")[0] == 0
     code, found = verify()
     assert code == 0 and found.startswith("export differs") and "export it again" in found

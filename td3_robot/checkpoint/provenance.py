@@ -1,7 +1,6 @@
 """The provenance of a run: its code, machine, commands and constants of the environment."""
 
 import datetime
-import hashlib
 import json
 import os
 import platform
@@ -12,7 +11,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from td3_robot.checkpoint.store import find_files
 from td3_robot.errors import ConfigError
 from td3_robot.utils.json_file import read_json, write_json
 
@@ -85,21 +83,6 @@ def write_provenance(
     }
     write_json(folder / PROVENANCE, {**record, "sittings": [*record["sittings"], sitting]})
     return changed
-
-
-def find_changed_origin(origin: object, folder: Path) -> Path | None:
-    """Find the checkpoint of an export, if its network is not the exported one any more.
-
-    Args:
-        origin: `checkpoint` of the export's metadata: its name, and the network's SHA-256.
-        folder: of the export, which may be elsewhere than the checkpoint: then there is none.
-    """
-    told = origin if isinstance(origin, dict) else {}
-    for place in (folder / str(told.get("name")), folder):
-        for name, file in find_files(place).items():
-            if (known := told.get(f"{name}_sha256")) is not None:
-                return place if hashlib.sha256(file.read_bytes()).hexdigest() != known else None
-    return None
 
 
 def iter_versions(names: Sequence[str] = _PACKAGES) -> Iterator[tuple[str, str]]:

@@ -283,8 +283,8 @@ def verify_checkpoint(checkpoint: Path, env: str | None) -> int:
 
 def verify_export(checkpoint: Path) -> "Finding":
     """Check the policy that was exported from a checkpoint to its folder, if any."""
-    from td3_robot.commands.exported import check_origin, get_export_path
-    from td3_robot.deploy import DeployError, Policy
+    from td3_robot.commands.exported import get_export_path, load_policy
+    from td3_robot.deploy import DeployError
     from td3_robot.training.verify import GOOD, MISSING, OTHER, WRONG, Finding
 
     path = get_export_path(checkpoint)
@@ -295,7 +295,7 @@ def verify_export(checkpoint: Path) -> "Finding":
     except ConfigError as error:
         return Finding("export", MISSING, str(error))
     try:
-        check_origin(Policy.load(path), path)
+        load_policy(path)
     except DeployError as error:
         return Finding("export", WRONG, str(error))
     except ConfigError as error:

@@ -1,12 +1,13 @@
 """Exported policies: which one a name means, and what belongs to it in the run's folder."""
 
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
 from td3_robot.checkpoint import find
-from td3_robot.checkpoint.provenance import find_changed_origin
 from td3_robot.deploy import Policy
+from td3_robot.deploy.errors import OldExport
 from td3_robot.deploy.policy import FILE
 from td3_robot.errors import ConfigError
 from td3_robot.utils.console import get_command_line
@@ -40,19 +41,21 @@ def get_export_path(checkpoint: Path) -> Path:
     return (checkpoint if checkpoint.is_dir() else checkpoint.parent) / FILE
 
 
-def check_origin(policy: Policy, path: Path) -> None:
-    """Refuse a policy whose checkpoint, next to its file, was trained on since the export.
+def load_policy(path: Path) -> Policy:
+    """Load a policy, unless its checkpoint, next to its file, was trained on since the export.
 
     Raises:
         ConfigError: it was; the message has the command that exports it again.
+        DeployError: as `Policy.load`.
     """
-    changed = find_changed_origin(policy.metadata.get("checkpoint"), path.parent)
-    if changed is not None:
-        file = "" if path.name == FILE else f" --onnx {path}"
-        raise ConfigError(
-            f"{path} is not the policy of {changed} any more; export it again: "
-            f"{get_command_line('export')} --checkpoint {changed}{file}"
-        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", OldExport)
+        try:
+            return Policy.load(path)
+        except OldExport as warning:
+            file = "" if path.name == FILE else f" --onnx {path}"
+            command = f"{get_command_line('export')} --checkpoint {warning.checkpoint}{file}"
+            raise ConfigError(f"{warning}: {command}") from None
 
 
 def describe_simulated(policy: Policy, path: Path, xacro: tuple[str, ...]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from td3_robot.commands.exported import check_origin, describe_simulated, find_policy
+from td3_robot.commands.exported import describe_simulated, find_policy, load_policy
 from td3_robot.commands.goal import check_goal, describe_arrival, get_tolerances, suggest_time
 from td3_robot.config.field import NOT_NEGATIVE, SHARE, Range, check, option
 from td3_robot.config.schema import build, make_schema
@@ -151,8 +151,7 @@ def main(argv: list[str]) -> int:
     path = find_policy(not_none(arguments.policy))
     try:
         with stage("loading the policy"):
-            policy = Policy.load(path)
-            check_origin(policy, path)
+            policy = load_policy(path)
             scene = build_scene(policy, arguments)
             limited_robot = replace_limits(policy.robot, arguments.limits)
             # a speed that cannot be is refused before it divides

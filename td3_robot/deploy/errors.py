@@ -1,4 +1,6 @@
-"""The one error of this folder, which knows nothing of the rest of the package."""
+"""The error and the warning of this folder, which knows nothing of the rest of the package."""
+
+from pathlib import Path
 
 _LONGEST = 280  # of a message, in characters
 
@@ -13,6 +15,14 @@ class DeployError(ValueError):
         words = " ".join(super().__str__().split())
         text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
         return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 105]} ... {text[-100:]}"
+
+
+class OldExport(UserWarning):
+    """The checkpoint next to an exported policy was trained on since the export."""
+
+    def __init__(self, path: Path, checkpoint: Path):
+        super().__init__(f"{path} is not the policy of {checkpoint} any more; export it again")
+        self.checkpoint = checkpoint
 
 
 def summarize(error: Exception) -> str:

@@ -1,12 +1,15 @@
 """An exported policy: from what an arm reports to joint velocities, by onnxruntime."""
 
 import base64
+import hashlib
 import json
+import os
+import warnings
 from pathlib import Path
 
 import numpy as np
 
-from td3_robot.deploy.errors import DeployError
+from td3_robot.deploy.errors import DeployError, OldExport
 from td3_robot.deploy.legacy import keep_old_names
 from td3_robot.deploy.planning import is_at_corner, make_planner
 from td3_robot.deploy.robot.description import Robot
@@ -68,7 +71,7 @@ class Policy:
     @classmethod
     def load(cls, name: str | Path, latency: float = 0.0) -> "Policy":
         """Load a file that `export.py` wrote, or that of a run's folder, and replay its test
-        vectors.
+        vectors. An `OldExport` warns if the checkpoint next to it was trained on since.
 
         Args:
             latency: as the attribute [s].
@@ -109,6 +112,9 @@ class Policy:
             raise DeployError(f"{path} is damaged: its metadata cannot be used ({what})") from error
         policy.latency = latency
         policy.reset()
+        changed = find_changed_origin(metadata.get("checkpoint"), path.parent)
+        if changed is not None:
+            warnings.warn(OldExport(path, changed), stacklevel=2)
         return policy
 
     @property
@@ -301,6 +307,25 @@ class Policy:
                     f"{path} does not reproduce its test vector {number}: it is damaged, or of "
                     "another version"
                 )
+
+
+def find_changed_origin(origin: object, folder: Path) -> Path | None:
+    """Find the checkpoint of an export, if its network is not the exported one any more.
+
+    Args:
+        origin: `checkpoint` of the export's metadata: its name, and the network's SHA-256.
+        folder: of the export, which may be elsewhere than the checkpoint: then there is none.
+    """
+    told = origin if isinstance(origin, dict) else {}
+    for key, known in told.items():
+        network = key.removesuffix("_sha256")
+        for place in (folder / str(told.get("name")), folder) if network != key else ():
+            # the first while a process has not moved it in place yet, the last of older checkpoints
+            for file in (place / ".commit" / network, place / network, Path(f"{place}{network}")):
+                if os.path.isfile(file):  # a name of any length
+                    found = hashlib.sha256(file.read_bytes()).hexdigest()
+                    return place if found != known else None
+    return None
 
 
 def _explain_export(folder: Path) -> str:

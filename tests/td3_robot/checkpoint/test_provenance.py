@@ -2,7 +2,6 @@
 changed.
 """
 
-import hashlib
 import json
 import subprocess
 
@@ -14,7 +13,6 @@ from td3_robot.checkpoint.provenance import (
     describe_code,
     describe_differences,
     describe_other_constants,
-    find_changed_origin,
     find_differences,
     read_provenance,
     write_provenance,
@@ -127,23 +125,3 @@ def test_the_commit_is_that_of_a_repository_that_tracks_the_package(tmp_path, mo
     git("add", "venv")
     git("commit", "-m", "of this package")
     assert provenance.find_commit() == git("rev-parse", "HEAD")
-
-
-@pytest.mark.parametrize("at", ["actor_target", "mine/actor_target", "mineactor_target"])
-def test_an_export_is_held_to_its_network_beside_it_or_in_a_folder_or_prefix_of_its_name(
-    tmp_path, at
-):
-    network = tmp_path / at
-    network.parent.mkdir(exist_ok=True)
-    network.write_bytes(b"as exported")
-    origin = {
-        "name": "mine",
-        "actor_target_sha256": hashlib.sha256(network.read_bytes()).hexdigest(),
-    }
-    assert find_changed_origin(origin, tmp_path) is None
-    network.write_bytes(b"as trained on")
-    named = tmp_path if at == "actor_target" else tmp_path / "mine"
-    assert find_changed_origin(origin, tmp_path) == named
-    for unknown in (None, "mine", {}, {"name": 3}, {"name": "mine", "actor_sha256": "of another"}):
-        assert find_changed_origin(unknown, tmp_path) is None
-    assert find_changed_origin(origin, tmp_path / "elsewhere") is None

@@ -1,5 +1,6 @@
 """What a policy takes and refuses, with a graph that is a few lines of numpy."""
 
+import hashlib
 import json
 from types import SimpleNamespace
 
@@ -8,6 +9,7 @@ import pytest
 
 from td3_robot.deploy import DeployError, Policy, Robot
 from td3_robot.deploy.arm import Reading
+from td3_robot.deploy.policy import find_changed_origin
 from td3_robot.deploy.robot.description import ROBOTS
 from td3_robot.deploy.runtime import policy_worker
 from td3_robot.deploy.runtime.policy_worker import PolicyProcess
@@ -164,3 +166,25 @@ def test_a_clock_that_begins_again_forgets_no_plan():
     planner = policy._planner
     policy.restart_clock()
     assert policy._planner is planner
+
+
+@pytest.mark.parametrize(
+    "at", ["actor_target", "mine/actor_target", "mineactor_target", "mine/.commit/actor_target"]
+)
+def test_an_export_is_held_to_its_network_beside_it_or_in_a_folder_or_prefix_of_its_name(
+    tmp_path, at
+):
+    network = tmp_path / at
+    network.parent.mkdir(parents=True, exist_ok=True)
+    network.write_bytes(b"as exported")
+    origin = {
+        "name": "mine",
+        "actor_target_sha256": hashlib.sha256(network.read_bytes()).hexdigest(),
+    }
+    assert find_changed_origin(origin, tmp_path) is None
+    network.write_bytes(b"as trained on")
+    named = tmp_path if at == "actor_target" else tmp_path / "mine"
+    assert find_changed_origin(origin, tmp_path) == named
+    for unknown in (None, "mine", {}, {"name": 3}, {"name": "mine", "actor_sha256": "of another"}):
+        assert find_changed_origin(unknown, tmp_path) is None
+    assert find_changed_origin(origin, tmp_path / "elsewhere") is None
