@@ -27,11 +27,11 @@ def predict_command_start(
 ) -> Moment:
     """Predict the moment when the next command takes effect from the measured state.
 
-    Kinematics are computed only if hands may carry something; `predict_half_period` computes them
-    in any case.
+    Kinematics are computed only if hands may carry something, or for `task.tcp_keys`;
+    `predict_half_period` computes them in any case.
     """
     measured = disturbed.measure(world.model, true.state, true.scene)
-    known = _rebuild_moment(world, true, measured, true.scene, true.steps)
+    known = _rebuild_moment(task, world, true, measured, true.scene, true.steps)
     known = replace(
         known, scene=measured_scene(correct_held_cube(true.scene, known.tcp - true.tcp))
     )
@@ -45,9 +45,9 @@ def predict_command_start(
 
 
 def _rebuild_moment(
-    world: World, before: Moment, state: SimState, scene: Scene, steps: Tensor
+    task: Task, world: World, before: Moment, state: SimState, scene: Scene, steps: Tensor
 ) -> Moment:
-    if OBJECT in scene:
+    if OBJECT in scene or task.tcp_keys:
         return make_moment(world, state, scene, steps)
     return replace(before, state=state, scene=scene, steps=steps, frames=None)
 
@@ -57,7 +57,7 @@ def _step_nominal(task: Task, world: World, before: Moment, command: Command) ->
     model = world.model
     scene = before.scene
     state = kinematic.step(model, before.state, command.joints, command.grip)
-    after = _rebuild_moment(world, before, state, scene, before.steps + 1)
+    after = _rebuild_moment(task, world, before, state, scene, before.steps + 1)
     if OBJECT in scene:
         poses = before.T_be, after.T_be
         state, scene = kinematic.move_cubes(model, before.state, state, scene, poses=poses)
@@ -82,12 +82,12 @@ def _interpolate(
     q = torch.lerp(before.q, later.q, share) - (0.5 * model.dt) * later.qd
     gripper = torch.lerp(before.gripper[:, None], later.gripper[:, None], share)[:, 0]
     state = SimState(torch.clamp(q, *model.qlim), later.qd, gripper)
-    objects = {
-        name: torch.lerp(now.scene[name], then.scene[name], share)
-        for name in (OBJECT, SUPPORT)
+    gradual = {
+        name: _lerp(now.scene[name], then.scene[name], share)
+        for name in (OBJECT, SUPPORT, *task.tcp_keys)
         if name in now.scene
     }
-    part = _rebuild_moment(world, now, state, {**now.scene, **objects}, now.steps)
+    part = _rebuild_moment(task, world, now, state, {**now.scene, **gradual}, now.steps)
     return task.predict(part, share * model.dt)
 
 
@@ -98,7 +98,17 @@ def _interpolate_each(task: Task, world: World, now: Moment, then: Moment, share
     def choose(between: Tensor, first: Tensor, last: Tensor) -> Tensor:
         if first is last and between is first:
             return first
-        each = share.view(-1, *[1] * (first.ndim - 1))
+        each = _align(share, first)
         return torch.where(each == 0.0, first, torch.where(each == 1.0, last, between))
 
     return part.each(choose, now, then)
+
+
+def _lerp(first: Tensor, last: Tensor, share: float | Tensor) -> Tensor:
+    """Return values (B, ...) a share of the way from `first` to `last`."""
+    return torch.lerp(first, last, _align(share, first) if isinstance(share, Tensor) else share)
+
+
+def _align(share: Tensor, values: Tensor) -> Tensor:
+    """Return a share of each arm in the shape that multiplies values (B, ...)."""
+    return share.view(-1, *[1] * (values.ndim - 1))

@@ -116,6 +116,7 @@ class Insert(Task):
     needs_hand = True
     ends_early = True
     memory_keys = ("goal", "hole", *_MEMORY, WRENCH, "contact_forces")
+    tcp_keys = ("searched", "sunk", "seated")
     measures = (
         Measure("insert_force_n", "insert_force", "most", "most", "force of the peg", "N"),
         Measure("insert_depth_m", "insert_depth", "last", "quantiles", "depth of the peg", "mm"),

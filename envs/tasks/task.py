@@ -109,6 +109,9 @@ class Task:
     measures: ClassVar[tuple[Measure, ...]] = ()
     # Parts of the scene that `observe` and `compute_outcome` depend on.
     memory_keys: ClassVar[tuple[str, ...]] = ("goal",)
+    # Parts of the scene, of floats, that `advance` computes from where the TCP is. They change
+    # gradually, and latency compensation predicts them with the TCP.
+    tcp_keys: ClassVar[tuple[str, ...]] = ()
     # Whether the action has one more element, the opening of the gripper.
     moves_gripper: ClassVar[bool] = False
     # Whether the task needs a gripper whose pads are known.

@@ -1,6 +1,6 @@
 """The latency of each arm is estimated from its motion."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -8,10 +8,12 @@ from torch.testing import assert_close
 
 from envs.arm_env import observed_state
 from envs.arm_env.arm_env import ArmEnv
+from envs.kinematics import fkine
 from envs.robots import make_robot
 from envs.simulation.disturbances import Disturbances
 from envs.simulation.latency_estimator import LONGEST, LatencyEstimator
 from envs.tasks.episodes import ScenePool
+from envs.tasks.reach import Reach
 from envs.tasks.registry import make_task
 from tests.envs.playing import leaves, play, same, tensors
 
@@ -256,3 +258,33 @@ def test_a_run_saved_before_latency_was_estimated_goes_on_without():
     assert all(
         same(tensors(a), tensors(b)) for a, b in zip(play(old, steps, 3), play(new, steps, 3))
     )
+
+
+@dataclass(frozen=True)
+class Remembering(Reach):
+    """A task that remembers where the TCP was after the last step."""
+
+    tcp_keys = ("last",)
+
+    def sample_scenes(self, world, count, generator):
+        """Add a place to remember."""
+        scene = super().sample_scenes(world, count, generator)
+        return {**scene, "last": torch.zeros_like(scene["goal"])}
+
+    def advance(self, world, before, after):
+        """Remember it."""
+        return replace(after, scene={**after.scene, "last": after.tcp})
+
+
+@pytest.mark.parametrize(("estimated", "error"), [(False, 1e-6), (True, 1e-4)])
+def test_what_a_task_remembers_of_the_tcp_is_foreseen_with_it(estimated, error):
+    """Two whole steps are foreseen, and with an estimate parts of one, which are not so straight."""
+    task = Remembering(**vars(make_task("reach")))
+    late = Disturbances(latency=2 * DT, estimate_latency=estimated)
+    env = ArmEnv(PANDA, task, 4, "cpu", 0, disturbances=late)
+    env.reset(3)
+    wander(env, 12)
+    known = observed_state.predict_command_start(task, env.world, env._disturbed, env.now)
+    ahead = fkine(env.model.chain, known.state.q)[:, :3, 3]
+    assert (ahead - env.now.tcp).norm(dim=1).min() > 1e-3
+    assert_close(known.scene["last"], ahead, rtol=0, atol=error)
