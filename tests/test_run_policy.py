@@ -268,9 +268,15 @@ def test_obstacles_that_move_are_refused_before_anything_moves(path, in_process,
 
 
 @pytest.mark.parametrize(
-    ("task", "words"), [("push", "object (centre of the cube"), ("track", "goal_velocity (")]
+    ("task", "words"),
+    [
+        ("push", "object (centre of the cube"),
+        ("track", "goal_velocity ("),
+        ("insert", "searched, sunk, seated (time"),
+    ],
 )
 def test_a_scene_that_it_cannot_know_is_asked_for_in_words(exported, in_process, task, words):
+    """With every name and what to do, however long the meanings are."""
     line = ("--policy", str(exported(task)), "--goal", "0.5,0,0.03")
     code, out, err = in_process(ROOT, "run_policy", *line)
     assert (code, out) == (2, "") and f"a policy of {task} also needs {words}" in err

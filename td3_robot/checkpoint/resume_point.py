@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from td3_robot import checkpoint
+from td3_robot.checkpoint.run_folders import run_name
 from td3_robot.errors import CheckpointError, ConfigError
 from td3_robot.utils.console import get_command_line
 
@@ -29,7 +30,7 @@ def read_resume_point(folder: Path, processes: int | None = 1) -> tuple[dict[str
     if not (folder / LAST).is_dir():
         raise CheckpointError(
             f"run {folder.name!r} has no resume point {folder / LAST}, which is written every "
-            f"save_every seconds; train a new run from its policy: --start_from {folder.name}"
+            f"save_every seconds; train a new run from its policy: --start_from {run_name(folder)}"
         )
     states, state = _read_newest(folder)
     then = len(_get_ranks(state) or [state])
@@ -41,7 +42,7 @@ def read_resume_point(folder: Path, processes: int | None = 1) -> tuple[dict[str
         )
         raise ConfigError(
             f"run {folder.name!r} is trained by {then} processes, not {processes}; "
-            f"continue with {how}"
+            f"continue with {how} --resume {run_name(folder)}"
         )
     return states, state
 

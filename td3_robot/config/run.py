@@ -315,15 +315,13 @@ class Config:
             raise ConfigError(
                 "reward.normalize and dataset exclude each other; set reward.scale instead"
             )
-        if self.reward.normalize and (self.td3.r_min, self.td3.r_max) != (None, None):
+        scaled = "reward.normalize" if self.reward.normalize else "reward.scale"
+        if (self.reward.normalize or self.reward.scale != 1) and (
+            (self.td3.r_min, self.td3.r_max) != (None, None)
+        ):
             raise ConfigError(
-                "reward.normalize and td3.r_min or r_max exclude each other: set reward.scale "
-                "instead of reward.normalize"
-            )
-        if self.reward.scale != 1 and (self.td3.r_min, self.td3.r_max) != (None, None):
-            raise ConfigError(
-                "reward.scale and td3.r_min or r_max exclude each other: the bounds are of rewards "
-                "as the environment gives them; leave one of them out"
+                f"{scaled} and td3.r_min or r_max exclude each other: the bounds are of rewards as "
+                "the environment gives them; leave one of them out"
             )
         if self.reward.normalize and self.replay.dataset is not None:
             raise ConfigError(

@@ -278,11 +278,9 @@ class Policy:
         task = self.metadata["task"]["name"]
         if missing := [name for name in needed if name not in given]:
             meanings = self.metadata.get("inputs", {})
-            each = [
-                f"{name} ({meanings.get(name, 'see docs/how-to/deploy-real-arm.md')})"
-                for name in missing
-            ]
-            return f"a policy of {task} also needs {'; '.join(each)}"
+            each = [meanings.get(name, "see docs/how-to/deploy-real-arm.md") for name in missing]
+            # names first: a long line loses its middle
+            return f"a policy of {task} also needs {', '.join(missing)} ({'; '.join(each)})"
         if strange := sorted(given - set(self.scene)):
             return f"a policy of {task} takes {', '.join(needed)}, and no {', '.join(strange)}"
         planned = ", ".join(self._planner.names)

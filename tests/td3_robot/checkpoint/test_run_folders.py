@@ -11,6 +11,8 @@ import pytest
 
 from td3_robot import TD3
 from td3_robot.checkpoint import claim_run, find, lock_run, make_next_run
+from td3_robot.checkpoint.resume_point import read_resume_point
+from td3_robot.checkpoint.run_folders import RUNS
 from td3_robot.errors import CheckpointError, ConfigError
 
 
@@ -167,3 +169,13 @@ def test_a_folder_that_cannot_be_held_is_one_line(tmp_path):
         CheckpointError, match="^cannot write in '[^']*gone': No such file or directory$"
     ):
         lock_run(tmp_path / "gone").__enter__()
+
+
+def test_what_to_do_without_a_resume_point_names_the_run_as_start_from_finds_it(
+    tmp_path, monkeypatch
+):
+    """That of a seed, too, whose folder's own name is no run's."""
+    monkeypatch.chdir(tmp_path)
+    (RUNS / "three" / "seed0").mkdir(parents=True)
+    with pytest.raises(CheckpointError, match="no resume point .*: --start_from three/seed0$"):
+        read_resume_point(RUNS / "three" / "seed0")

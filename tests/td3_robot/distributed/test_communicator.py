@@ -5,6 +5,7 @@ whatever happens.
 import dataclasses
 import errno
 import os
+import re
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -317,9 +318,10 @@ def test_one_that_is_stopped_stops_all_and_the_job_goes_on_exactly(training):
 
 def test_a_resume_point_is_for_as_many_as_it_was_written_by(training, tmp_path, point_env):
     training("run", 2, stop=lambda rank: 90)
+    command = f"torchrun --nproc_per_node 2 -- train.py --resume {tmp_path / 'run'}"
     with pytest.raises(
         ConfigError,
-        match="run 'run' is trained by 2 processes, not 3; continue with torchrun --nproc",
+        match=f"run 'run' is trained by 2 processes, not 3; continue with {re.escape(command)}$",
     ):
         training("run", 3, resume=True)
     agent = TD3(3, 2, **dataclasses.asdict(CONFIG.td3))

@@ -91,7 +91,10 @@ def test_a_resumed_run_waits_for_the_start_steps_of_now(tmp_path, train):
     assert second.agent.gradient_steps == (200 - 160) / 4
 
 
-def test_a_bound_of_unscaled_rewards_and_scaled_ones_are_refused():
-    with pytest.raises(ConfigError, match="reward.scale and td3.r_min or r_max exclude each other"):
-        Config(td3=TD3Config(r_min=-1.0), reward=RewardConfig(scale=10.0))
+@pytest.mark.parametrize("name, value", [("scale", 10.0), ("normalize", True)])
+def test_a_bound_of_unscaled_rewards_and_scaled_ones_are_refused(name, value):
+    """With the remedy that helps: the one option would be refused as the other is."""
+    refusal = f"^reward.{name} and td3.r_min or r_max exclude .* gives them; leave one of them out$"
+    with pytest.raises(ConfigError, match=refusal):
+        Config(td3=TD3Config(r_min=-1.0), reward=RewardConfig(**{name: value}))
     Config(td3=TD3Config(r_min=-1.0), reward=RewardConfig(clip=10.0))
