@@ -248,7 +248,8 @@ class EnvOptions:
             folder: the run's folder.
 
         Returns:
-            The options, with the absolute paths of files that were found there.
+            The options, with the absolute paths of files that were found there; one of `randomize`
+            that was not, which an evaluation may do without, belongs in the run's folder.
 
         Raises:
             ConfigError: the robot's file is not found.
@@ -264,7 +265,7 @@ class EnvOptions:
                     raise ConfigError(
                         f"{path}: the robot's file is missing; put it at {folder / part}"
                     )
-                found |= {name: str(there or path)}
+                found |= {name: str(there or folder / part)}
         return values | found
 
 
