@@ -92,6 +92,7 @@ def test_the_learning_half_never_heard_of_a_robot():
 
 
 SEAM = {
+    "td3_robot.config.field",
     "td3_robot.vec_env",
     "td3_robot.utils.legacy",
     "td3_robot.evaluation",

@@ -77,3 +77,19 @@ def test_a_wrong_one_is_one_line_and_leaves_nothing_behind(tmp_path, in_process,
     assert code == 2 and out == ""
     assert message in err and err.startswith("error: ") and err.count("\n") == 1
     assert not list(tmp_path.glob("checkpoints/*"))
+
+
+def test_a_run_whose_randomization_is_a_file_says_where_a_missing_one_belongs(tmp_path, in_process):
+    file = tmp_path / "mine.yaml"
+    file.write_text("latency: 0.05\n")
+    code, _, err = in_process(tmp_path, "train", "--randomize", "mine.yaml", *SMALL.split())
+    assert code == 0, err
+    file.rename(tmp_path / "moved.yaml")
+    evaluate = ("evaluate", "--checkpoint", "mine", "--episodes", "4", "--baseline", "")
+    code, _, err = in_process(tmp_path, *evaluate)
+    there = tmp_path / "checkpoints/mine/mine.yaml"
+    assert (code, err.count("\n")) == (2, 1)
+    assert f"{there}: the randomization's file is missing; put it there" in err
+    assert in_process(tmp_path, *evaluate, "--randomize", "none")[0] == 0  # which needs no file
+    (tmp_path / "moved.yaml").rename(there)
+    assert in_process(tmp_path, *evaluate)[0] == 0

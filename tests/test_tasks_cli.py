@@ -4,6 +4,7 @@ that are shipped.
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import pytest
@@ -131,7 +132,7 @@ def test_baselines_are_guarded_where_asked_for_whatever_the_policy_has(tmp_path,
 
 
 def test_an_evaluation_says_what_its_success_is_of(tmp_path, in_process):
-    def evaluate(run: str, *words: str) -> list[str]:
+    def evaluate(run: str | Path, *words: str) -> list[str]:
         checkpoint = str(ROOT / "checkpoints" / run)
         flags = ("--checkpoint", checkpoint, "--episodes", "2", "--baseline=", *words)
         code, out, err = in_process(tmp_path, "evaluate", *flags)
@@ -141,11 +142,20 @@ def test_an_evaluation_says_what_its_success_is_of(tmp_path, in_process):
     corrects, forces = evaluate("pick_turned")
     assert corrects == (
         "the policy corrects a controller, whose action is column 'scripted' of the observation, by "
-        "at most 10% of full speed; before it learns, the success is the controller's"
+        "at most 10% of full speed"
     )
     assert forces.endswith("--engine mujoco; engine kinematic has no forces")
     assert "forces" not in "".join(evaluate("pick_turned", "--engine", "mujoco"))
     assert "corrects" not in "".join(evaluate("run1"))
+    untrained = tmp_path / "untrained"  # as the best policy so far is until the first update
+    shutil.copytree(ROOT / "checkpoints/pick_turned", untrained)
+    manifest = untrained / "checkpoint.json"
+    manifest.write_text(
+        manifest.read_text().replace('"actor_trained": true', '"actor_trained": false')
+    )
+    assert (
+        evaluate(untrained)[0] == f"{corrects}; before it learns, the success is the controller's"
+    )
 
 
 @pytest.mark.parametrize("task", sorted(SHIPPED))

@@ -10,11 +10,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
-
 from envs.config.assignments import parse_assignments
 from envs.config.disturbance_options import DISTURBANCES, GROUP, GROUP_TEXT, declare_disturbance
 from envs.config.yaml_values import CONFIGS
+from td3_robot.config.field import check
 from td3_robot.errors import ConfigError
 from td3_robot.utils.legacy import keep_old_names
 
@@ -88,7 +87,8 @@ class EnvOptions:
             its own limit.
 
     Raises:
-        ConfigError: a Gymnasium environment, and something that only a robot has.
+        ConfigError: a value is of another type or out of its range, or a Gymnasium environment
+            has something that only a robot has.
     """
 
     GROUPS: ClassVar[Mapping[str, str]] = {
@@ -148,9 +148,7 @@ class EnvOptions:
     )
 
     def __post_init__(self):
-        for item in fields(self):
-            if isinstance(value := getattr(self, item.name), np.generic):
-                object.__setattr__(self, item.name, value.item())  # JSON takes none of numpy's
+        check(self)
         parse_assignments("xacro", self.xacro)
         for name in (
             item.name
@@ -250,7 +248,8 @@ class EnvOptions:
             folder: the run's folder.
 
         Returns:
-            The options, with the absolute paths of files that were found there.
+            The options, with the absolute paths of files that were found there; one of `randomize`
+            that was not, which an evaluation may do without, belongs in the run's folder.
 
         Raises:
             ConfigError: the robot's file is not found.
@@ -266,7 +265,7 @@ class EnvOptions:
                     raise ConfigError(
                         f"{path}: the robot's file is missing; put it at {folder / part}"
                     )
-                found |= {name: str(there or path)}
+                found |= {name: str(there or folder / part)}
         return values | found
 
 

@@ -33,9 +33,13 @@ def read_randomization(name: str | os.PathLike[str]) -> Disturbances:
     name = os.fspath(name)
     path = Path(name) if name.endswith(".yaml") else FOLDER / f"{name}.yaml"
     if not path.is_file():
-        raise unknown(
-            "randomization", name, (NOTHING, *list_randomizations(), "a path of a .yaml file")
-        )
+        choices = (NOTHING, *list_randomizations())
+        if name.endswith(".yaml"):
+            raise ConfigError(
+                f"{name}: the randomization's file is missing; put it there, or choose one of "
+                f"{', '.join(choices)}"
+            )
+        raise unknown("randomization", name, (*choices, "a path of a .yaml file"))
     values = read_values(path)
     owner = f"randomization {name!r}"
     check_keys(owner, values, path.name, needed=(), optional=(*DISTURBANCES, *_PHYSICS))

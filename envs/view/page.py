@@ -92,13 +92,14 @@ CHANGES = {
     ],
 }
 
-# References to other files by mesh format: Collada, Wavefront (in its .mtl), glTF and VRML.
+# References to other files by mesh format: Collada, Wavefront (in its .mtl), glTF and VRML. No two
+# repetitions can share blanks, which would take time in their square or cube.
 _REFERENCES = {
-    ".dae": rb"<init_from>\s*([^<]+?)\s*</init_from>",
-    ".mtl": rb"(?m)^\s*(?:map_\w+|bump|disp|decal|norm)\s.*?(\S+)\s*$",
+    ".dae": rb"<init_from>([^<]+)</init_from>",
+    ".mtl": rb"(?m)^[ \t]*(?:map_\w+|bump|disp|decal|norm)[ \t](?:.*[ \t])?(\S+)\s*?$",
     ".gltf": rb'"uri"\s*:\s*"([^"]+)"',
     ".glb": rb'"uri"\s*:\s*"([^"]+)"',
-    ".wrl": rb'url\s*\[?\s*"([^"]+)"',
+    ".wrl": rb'url\s*(?:\[\s*)?"([^"]+)"',
 }
 _REFERENCED_TYPES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tga", ".webp", ".bin"}
 
@@ -141,7 +142,7 @@ def list_mesh_files(filename: str, color: int = 0x888888) -> dict[str, Path | by
         pattern = _REFERENCES.get(path.suffix.lower())
         if pattern and path.is_file():
             names = [
-                unquote(name.decode("utf-8", "replace"))
+                unquote(name.decode("utf-8", "replace").strip())
                 for name in re.findall(pattern, path.read_bytes())
             ]
             found += [
@@ -149,7 +150,7 @@ def list_mesh_files(filename: str, color: int = 0x888888) -> dict[str, Path | by
                 for name in names
                 if Path(name).suffix.lower() in _REFERENCED_TYPES
             ]
-    return {_retrieve_path(path): path.resolve() for path in found if path.is_file()}
+    return {_retrieve_path(path): path.resolve() for path in found if os.path.isfile(path)}
 
 
 def _retrieve_path(path: Path) -> str:

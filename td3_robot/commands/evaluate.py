@@ -192,14 +192,18 @@ def add_run(evaluation: "Evaluation", flags: EvaluateFlags, options: EnvOptions,
 def measure(flags: EvaluateFlags, argv: list[str], agent: "TD3", options: EnvOptions) -> None:
     """Play all episodes, print the table, and write everything that the flags ask for."""
     from envs.tasks.registry import describe_engine
+    from td3_robot.checkpoint.store import load
     from td3_robot.networks.residual import describe_residual
 
     with stage("starting"):
         evaluation, warning = build_evaluation(flags, agent, options, flags.count)
     if not flags.swift:  # the page's evaluation has given it
         warn(warning)
-    metadata = {"checkpoint": str(flags.checkpoint)} | ({"warning": warning} if warning else {})
-    notes = describe_residual(agent.config)
+    checkpoint = not_none(flags.checkpoint)
+    metadata = {"checkpoint": str(checkpoint)} | ({"warning": warning} if warning else {})
+    # the best policy so far may be that before the first update; others do not say
+    trained = load(checkpoint, ()).metadata.get("actor_trained", True)
+    notes = describe_residual(agent.config, trained)
     notes += [] if options.env else describe_engine(options.task, options.engine)
     write_figures(evaluation, flags, argv, metadata, notes)
     write_rollouts(evaluation, agent, flags, options)

@@ -181,7 +181,7 @@ def print_notes(arguments: TrainArguments, env: Any) -> None:
     notes += [] if options.env else describe_engine(options.task, options.engine)
     robot = getattr(env, "robot", None)
     notes += [] if robot is None or robot.file is None else describe_robot_file(robot)
-    notes += describe_residual(arguments.config.td3)
+    notes += describe_residual(arguments.config.td3, trained=False)
     for note in notes:
         print(note)
 

@@ -25,8 +25,11 @@ the words after the command, and what they do.
 import dataclasses
 import difflib
 import reprlib
+import types
+import typing
 from collections.abc import Callable, Iterator, Mapping
-from numbers import Integral
+from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -115,29 +118,69 @@ def require(name: str, value: object, rule: Range | tuple[str, ...]) -> None:
 
 
 def check(part: Any) -> None:
-    """Check every field of a dataclass that is not None, and make numpy's numbers Python's.
+    """Check every field of a dataclass, and make numpy's numbers Python's and lists tuples.
 
     Raises:
         ConfigError: names the option, the valid values and the given one.
     """
     for item in dataclasses.fields(part):
-        value = _convert_numpy(getattr(part, item.name))
-        if value is None:
-            continue
+        value = _convert(getattr(part, item.name), item.type)
         object.__setattr__(part, item.name, value)
+        if value is None and _is_of(None, item.type):
+            continue
         if "range" in item.metadata:
             require(item.name, value, Range(*item.metadata["range"]))
         elif "choices" in item.metadata:
             require(item.name, value, item.metadata["choices"])
-        whole = isinstance(value, Integral) and not isinstance(value, bool)
-        if item.type in (int, int | None) and not whole:
-            raise ConfigError(f"{item.name} must be a whole number, got {value!r}")
+        if not _is_of(value, item.type):
+            wanted = describe_type(item.type)
+            raise ConfigError(f"{item.name} must be {wanted}, got {reprlib.repr(value)}")
 
 
-def _convert_numpy(value: object) -> object:
-    """Convert numpy's numbers, also in a tuple, to Python's: YAML and JSON take no others."""
-    if isinstance(value, tuple):
-        return tuple(map(_convert_numpy, value))
+def describe_type(hint: Any) -> str:
+    """Name the values of a type in a message."""
+    args = typing.get_args(hint)
+    if typing.get_origin(hint) is types.UnionType:
+        return " or ".join(describe_type(arg) for arg in args)
+    if typing.get_origin(hint) is tuple:
+        return f"a list, each {describe_type(args[0])}"
+    if typing.get_origin(hint) is typing.Literal:
+        return f"one of {', '.join(map(str, args))}"
+    names = {
+        int: "a whole number",
+        float: "a number",
+        bool: "true or false",
+        str: "text",
+        Path: "a path",
+        types.NoneType: "null",
+    }
+    return names.get(hint) or getattr(hint, "__name__", str(hint))
+
+
+def _is_of(value: object, hint: Any) -> bool:
+    """Return whether a value is of a type as a field declares it; a whole number is a number."""
+    args = typing.get_args(hint)
+    if typing.get_origin(hint) is types.UnionType:
+        return any(_is_of(value, arg) for arg in args)
+    if typing.get_origin(hint) is tuple:
+        return isinstance(value, tuple) and all(_is_of(item, args[0]) for item in value)
+    if typing.get_origin(hint) is typing.Literal:
+        return value in args
+    if hint in (int, float):
+        kind = Integral if hint is int else Real
+        return isinstance(value, kind) and not isinstance(value, bool)
+    return isinstance(value, hint)
+
+
+def _convert(value: object, hint: Any) -> object:
+    """Convert numpy's numbers, also in a list, to Python's, lists to tuples, and text to a path.
+
+    YAML and JSON take none of numpy's.
+    """
+    if isinstance(value, tuple | list):
+        return tuple(_convert(item, hint) for item in value)
+    if isinstance(value, str) and Path in (hint, *typing.get_args(hint)):
+        return Path(value)
     return value.item() if isinstance(value, np.generic) else value
 
 

@@ -17,7 +17,7 @@ import docstring_parser
 import jsonargparse
 import yaml
 
-from td3_robot.config.field import check, get_spellings
+from td3_robot.config.field import check, describe_type, get_spellings
 from td3_robot.config.help_text import HELP, HELP_ALL, Group, Option, format_command, format_help
 from td3_robot.errors import ConfigError
 from td3_robot.utils.console import get_program
@@ -137,7 +137,7 @@ class Schema:
                 text = "true"
             elif not equals:
                 if not words or words[0].startswith("--"):
-                    raise ConfigError(f"--{option} needs a value: {_describe(hint)}")
+                    raise ConfigError(f"--{option} needs a value: {describe_type(hint)}")
                 text = words.pop(0)
             while typing.get_origin(hint) is tuple and words and _is_item(words[0]):
                 text = f"{text.rstrip(',')},{words.pop(0)}".lstrip(",")
@@ -190,7 +190,7 @@ class Schema:
             ConfigError: it is not of that type, or not finite.
         """
         hint = self.options[option]
-        problem = ConfigError(f"{option} must be {_describe(hint)}, got {_shorten(value)}")
+        problem = ConfigError(f"{option} must be {describe_type(hint)}, got {_shorten(value)}")
         if value is None:
             if type(None) in typing.get_args(hint):
                 return None
@@ -316,25 +316,6 @@ def read_part(path: Path, name: str, cls: type) -> dict[str, object]:
         return make_schema("", "", cls).check_all(part if isinstance(part, dict) else {name: part})
     except ConfigError as error:
         raise ConfigError(f"{str(path)!r}: {error}") from error
-
-
-def _describe(hint: object) -> str:
-    """Name the values of a type in a message."""
-    args = typing.get_args(hint)
-    if typing.get_origin(hint) is types.UnionType:
-        return " or ".join(_describe(arg) for arg in args)
-    if typing.get_origin(hint) is tuple:
-        return f"a list, each {_describe(args[0])}"
-    if typing.get_origin(hint) is typing.Literal:
-        return f"one of {', '.join(map(str, args))}"
-    names = {
-        int: "a whole number",
-        float: "a number",
-        bool: "true or false",
-        str: "text",
-        Path: "a path",
-    }
-    return names.get(hint, "null" if hint is types.NoneType else str(hint))
 
 
 def _is_item(word: str) -> bool:

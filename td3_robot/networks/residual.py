@@ -71,16 +71,20 @@ def resolve_residual_column(config: TD3Config, env: VecEnv) -> TD3Config:
     return dataclasses.replace(config, residual_at=begins, residual_joints=joints)
 
 
-def describe_residual(config: TD3Config) -> list[str]:
-    """Describe in a line, if the policy corrects a controller, what that means for its success."""
+def describe_residual(config: TD3Config, trained: bool) -> list[str]:
+    """Describe in a line, if the policy corrects a controller, what that means for its success.
+
+    Args:
+        trained: whether the actor has been updated, so that its success is its own.
+    """
     if not config.is_residual:
         return []
     name = config.residual
     column = f"column {name!r}" if name else f"the columns from {config.residual_at} on"
+    untrained = "" if trained else "; before it learns, the success is the controller's"
     return [
         f"the policy corrects a controller, whose action is {column} of the observation, by at "
-        f"most {config.residual_scale:.0%} of full speed; before it learns, the success is the "
-        "controller's"
+        f"most {config.residual_scale:.0%} of full speed{untrained}"
     ]
 
 

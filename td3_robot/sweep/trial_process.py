@@ -51,7 +51,7 @@ class TrialProcess:
         script: `train.py`.
         begin: the command line of a new run.
         change: options that a resumed run is changed by.
-        metric: the metric that each row must have.
+        metric: the metric that each row must have, once a training episode has ended.
         steps: rows up to here are skipped.
     """
 
@@ -118,7 +118,9 @@ class TrialProcess:
     def _report_row(self, row: dict[str, float]) -> dict[str, Any]:
         self._steps = get_steps(row)
         row = fill_scores(row)
-        if self._metric not in row:
+        # before a training episode has ended, some environments have not reported success
+        played = not math.isnan(row.get("train_return", 0.0))
+        if played and self._metric not in row:
             why = f"an evaluation of {self._folder.name} has {', '.join(row)}"
             return self._report_no_metric(why)
         finite = {name: value for name, value in row.items() if math.isfinite(value)}
@@ -130,8 +132,10 @@ class TrialProcess:
 
     def _report_end(self) -> dict[str, Any]:
         if read_outcome(self._folder) is not None:
-            if not self._steps:
-                return self._report_no_metric(f"{self._folder.name} ended without an evaluation")
+            rows = read_metrics(self._folder)
+            if not any(self._metric in fill_scores(row) for row in rows):
+                missing = "a whole training episode" if rows else "an evaluation"
+                return self._report_no_metric(f"{self._folder.name} ended without {missing}")
             return {"done": True, "outcome": FINISHED}
         if get_end_mark(self._folder).exists():
             return {"done": True, "outcome": ENDED}

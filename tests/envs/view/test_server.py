@@ -226,6 +226,7 @@ def test_a_shape_opens_its_mesh_and_textures_and_nothing_else(tmp_path):
     (tmp_path / "meshes").mkdir()
     mesh = tmp_path / "meshes" / "a b.dae"
     references = ("skin.png", "../common/paint.jpg", "notes.txt", "../../../../../../etc/passwd")
+    references += (f"{'a' * 300}.png",)  # longer than a file's name can be
     mesh.write_text("".join(f"<init_from>{name}</init_from>" for name in references))
     (tmp_path / "common").mkdir()
     for name in ("meshes/skin.png", "common/paint.jpg", "meshes/notes.txt", "meshes/other.png"):
@@ -250,6 +251,27 @@ def test_a_shape_opens_its_mesh_and_textures_and_nothing_else(tmp_path):
             assert get(servers.address, f"{root(servers)}/retrieve/etc/passwd").status == 404
     finally:
         servers.close()
+
+
+@pytest.mark.parametrize(
+    "name, before, space, after",
+    [
+        ("a.dae", "<!-- <init_from>", " ", "< --><init_from> skin.png\n</init_from>"),
+        ("a.mtl", "", "\n", "newmtl x\n  map_Kd -s 1 1 1 skin.png \r\n"),
+        ("a.mtl", "map_Kd ", "a", " b\f\nbump skin.png"),
+        ("a.wrl", "url", " ", 'x url [ "skin.png" ]'),
+        ("a.gltf", '"uri"', " ", '"uri" : "skin.png"'),
+    ],
+)
+def test_no_mesh_stops_the_page_by_long_blanks(tmp_path, name, before, space, after):
+    """Searching a file takes time in proportion to its length."""
+    (tmp_path / name).write_text(f"{before}{space * 50_000}{after}", newline="")
+    (tmp_path / "a.obj").write_text("v 0 0 0\n")
+    (tmp_path / "skin.png").write_text("x")
+    mesh = tmp_path / ("a.obj" if name == "a.mtl" else name)
+    began = time.monotonic()
+    assert f"/retrieve{tmp_path}/skin.png" in list_mesh_files(str(mesh))
+    assert time.monotonic() - began < 1.0
 
 
 def test_a_wavefront_mesh_without_materials_gets_its_colour(tmp_path):

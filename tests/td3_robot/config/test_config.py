@@ -3,6 +3,7 @@
 import dataclasses
 import re
 import typing
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -89,6 +90,35 @@ def test_what_neither_float32_nor_memory_could_hold_is_refused(options):
 def test_a_wrong_choice_is_told_the_right_ones(cls, name, choices):
     message = get_refusal(cls, **{name: "x"})
     assert message == f"{name} must be one of {choices}, got 'x'"
+
+
+@pytest.mark.parametrize(
+    "cls, given, rule",
+    [
+        (Config, {"seeds": 3}, "a list, each a whole number"),
+        (Config, {"seeds": (1, 2.5)}, "a list, each a whole number"),
+        (Config, {"num_envs": None}, "in [1, 1_000_000]"),
+        (Config, {"steps": 1e6}, "a whole number"),
+        (Config, {"mlflow": "no"}, "true or false"),
+        (Config, {"device": None}, "text"),
+        (Config, {"run": 3}, "text or null"),
+        (Config, {"dataset": 3}, "a path or null"),
+        (Config, {"td3": {"gamma": 0.9}}, "TD3Config"),
+        (ReplayConfig, {"prioritized": "false"}, "true or false"),
+        (ReplayConfig, {"priority_alpha": True}, "a number"),
+        (TD3Config, {"hidden": 64}, "a list, each a whole number"),
+        (RewardConfig, {"clip": True}, "a number or null"),
+    ],
+)
+def test_an_option_of_another_type_is_refused_in_python_too(cls, given, rule):
+    [(name, value)] = given.items()
+    assert get_refusal(cls, **given) == f"{name} must be {rule}, got {value!r}"
+
+
+def test_lists_and_text_become_what_a_file_would_give():
+    given = Config(seeds=[1, 2], dataset="d.npz", td3=TD3Config(hidden=[8]))
+    assert given == Config(seeds=(1, 2), dataset=Path("d.npz"), td3=TD3Config(hidden=(8,)))
+    assert isinstance(given.dataset, Path)
 
 
 def test_sizes_that_must_fit_each_other():

@@ -193,6 +193,29 @@ def test_a_metric_that_never_comes_is_said_at_the_first_row(attempt, metric):
     )
 
 
+def test_success_may_come_with_the_first_training_episode_that_ends(attempt):
+    """Some environments report it from the end of an episode on, see `EpisodeStatistics`."""
+
+    def follow_rows(metric: str, *lines: str) -> tuple[list[float], dict]:
+        folder, trial = attempt(metric)
+        folder.mkdir(exist_ok=True)
+        (folder / "metrics.csv").write_text("\n".join([*lines, ""]))
+        (folder / "summary.json").write_text(json.dumps({"finished": True}))
+        return follow(trial)
+
+    head = "env_steps,gradient_steps,train_return"
+    late = (f"{head},train_success_rate", "100,0,nan,nan", "200,0,-3.0,0.5")
+    finished = {"done": True, "outcome": "finished"}
+    for metric in ("train_success_rate", "success_rate"):
+        why = f"metric '{metric}' never comes: "
+        assert follow_rows(metric, *late) == ([100, 200], finished)
+        steps, told = follow_rows(metric, head, "100,0,nan", "200,0,nan")
+        assert steps == [100, 200] and told["outcome"] == "no metric"
+        assert told["why"] == f"{why}trial0 ended without a whole training episode"
+        steps, told = follow_rows(metric, head, "100,0,nan", "200,0,-3.0", "300,0,-2.0")
+        assert steps == [100] and told["why"].startswith(f"{why}an evaluation of trial0 has env")
+
+
 # What came of it
 
 VARIED = {
