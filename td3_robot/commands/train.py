@@ -67,7 +67,8 @@ def train(argv: list[str], store: Any = None) -> int:
 
         for note in arguments.notes:
             print(note)
-        return train_seeds(find_script("train"), argv, arguments)
+        trusted = format_trusted(flags.plugins, arguments.environment)
+        return train_seeds(find_script("train"), argv, arguments, trusted)
     return train_one_run(argv, arguments, store)
 
 

@@ -24,7 +24,9 @@ from td3_robot.utils.output import UNWRITTEN
 from td3_robot.utils.signals import stop_on_signal
 
 
-def train_seeds(script: Path, words: Sequence[str], arguments: TrainArguments) -> int:
+def train_seeds(
+    script: Path, words: Sequence[str], arguments: TrainArguments, trusted: Sequence[str] = ()
+) -> int:
     """Train a run for each of `config.seeds`, in the folders seedN of one folder.
 
     Each run is trained by the command that a user would write for it, so it is looked at and
@@ -35,6 +37,7 @@ def train_seeds(script: Path, words: Sequence[str], arguments: TrainArguments) -
         script: what trains one run.
         words: its command line, which each run gets too.
         arguments: what it says.
+        trusted: words of it that a resume needs again, as they name code to run.
 
     Returns:
         The exit code: 0 where all have finished.
@@ -70,7 +73,9 @@ def train_seeds(script: Path, words: Sequence[str], arguments: TrainArguments) -
             folder, [seed for seed, code in codes.items() if code in (0, UNWRITTEN)]
         )
         written = _write_report(folder, arguments, done)
-    return _print_end(folder, codes, len(done) == len(codes)) or (0 if written else UNWRITTEN)
+    again = " ".join([f"{get_command_line('train')} --resume {run_name(folder)}", *trusted])
+    end = f"the curve is in {folder}" if len(done) == len(codes) else f"continue with: {again}"
+    return _print_end(codes, end) or (0 if written else UNWRITTEN)
 
 
 def count_cores() -> int:
@@ -158,17 +163,13 @@ def _write_report(folder: Path, arguments: TrainArguments, done: dict[int, dict[
     return not trackers.failed
 
 
-def _print_end(folder: Path, codes: dict[int, int], finished: bool) -> int:
-    """Print which seeds have failed, and how to continue; return the exit code."""
+def _print_end(codes: dict[int, int], end: str) -> int:
+    """Print which seeds have failed, and a last line; return the exit code."""
     failed = {seed: code for seed, code in codes.items() if code not in (0, STOPPED, UNWRITTEN)}
     if failed:
         _print_line(
             f"error: {len(failed)} of {len(codes)} seeds failed: {', '.join(map(str, failed))}",
             sys.stderr,
         )
-    say(
-        f"the curve is in {folder}"
-        if finished
-        else f"continue with: {get_command_line('train')} --resume {run_name(folder)}"
-    )
+    say(end)
     return next(iter(failed.values()), max(codes.values()))

@@ -16,6 +16,7 @@ from PIL import Image
 from envs.command_line import TrainFlags
 from envs.config.env_options import EnvOptions
 from td3_robot.cli import arguments
+from td3_robot.commands import train
 from td3_robot.errors import ConfigError
 from td3_robot.loggers.csv import CsvLog
 from td3_robot.sweep import multi_seed as module
@@ -175,6 +176,18 @@ def test_a_seed_that_fails_costs_the_others_nothing(ends, code, told, run, monke
     ended, out, err = run("--resume three")
     assert (ended, err) == (0, "") and "seed 1: begins 1 anew" in out  # it had no resume point
     assert json.loads(Path("checkpoints/three/summary.json").read_text())["finished"] is True
+
+
+def test_the_command_to_continue_names_again_what_only_a_command_line_may(
+    tmp_path, monkeypatch, capfd
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "script.py").write_text(SCRIPT)
+    monkeypatch.setattr(train, "find_script", lambda _: tmp_path / "script.py")
+    monkeypatch.setenv("SECOND", "fails")
+    assert train.main("--plugins json --seeds 0 1 2 --run three".split()) == 2
+    resume = "python train.py --resume three --plugins json"
+    assert capfd.readouterr().out.splitlines()[-1] == f"continue with: {resume}"
 
 
 def test_what_a_seed_came_to_in_a_sitting_before_does_not_count(run, monkeypatch):
