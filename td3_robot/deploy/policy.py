@@ -147,7 +147,8 @@ class Policy:
         Args:
             q, qd: (n,) joint positions [rad or m] and velocities [rad/s or m/s], in the order of
                 `robot.joints`.
-            gripper: its driver coordinate [rad or m]; None without a gripper.
+            gripper: its driver coordinate [rad or m]; None without one, or where it is not known,
+                of a policy that does not move it: then it is taken to be where it was in training.
             goal: in the base frame: (3,) a position [m], or (7,) a position and a unit quaternion,
                 wxyz; None where `scene` has no goal.
             at: the time, of a clock that does not jump [s]; left out, a period after the call
@@ -268,10 +269,18 @@ class Policy:
         }
         if "goal" in given and given["goal"].size == POSE:
             given["goal"] = normalize_pose(given["goal"])
-        driver = 0.0 if gripper is None else _read_numbers("gripper", gripper, (1,)).item()
+        driver = self._read_gripper(gripper)
         if set(scene) == set(needed):
             given |= self._planner(given["q"], given)
         return given.pop("q"), given.pop("qd"), driver, given
+
+    def _read_gripper(self, gripper) -> float:
+        """Return the driver coordinate; one that is not known, and stays, is that of training."""
+        if gripper is not None:
+            return _read_numbers("gripper", gripper, (1,)).item()
+        if self._moves_gripper:
+            raise DeployError("gripper is missing: the policy moves it and has to know where it is")
+        return self.metadata["test_vectors"][0]["gripper"]
 
     def _explain_scene(self, given: set[str], needed: list[str]) -> str:
         """Describe what a scene lacks, or has and should not."""
