@@ -7,12 +7,21 @@
 // each with a line of joint velocities and the gripper's opening. The goal is in the base frame.
 #include <onnxruntime_cxx_api.h>
 
-#include <cstdlib>
+#include <cmath>
+#include <initializer_list>
 #include <iostream>
 #include <map>
 #include <sstream>
 #include <string>
 #include <vector>
+
+// Read exactly these numbers, all finite; anything else ends the program, as no command follows.
+bool read_numbers(std::istream& words, std::initializer_list<std::vector<float>*> parts) {
+  for (auto* part : parts)
+    for (float& value : *part)
+      if (!(words >> value) || !std::isfinite(value)) return false;
+  return (words >> std::ws).eof();
+}
 
 int main(int argc, char** argv) {
   if (argc < 3) {
@@ -44,13 +53,21 @@ int main(int argc, char** argv) {
     std::cerr << "this program knows q, qd, gripper and a goal of this size; the policy needs more\n";
     return 2;
   }
-  for (size_t i = 0; i < goal.size(); ++i) goal[i] = std::strtof(argv[2 + i], nullptr);
+  std::string typed;
+  for (int i = 2; i < argc; ++i) typed += std::string(argv[i]) + ' ';
+  std::istringstream words(typed);
+  if (!read_numbers(words, {&goal})) {
+    std::cerr << "the goal must be finite numbers, got: " << typed << '\n';
+    return 2;
+  }
 
   const char* output_names[] = {"command", "opening"};
   for (std::string line; std::getline(std::cin, line);) {
     std::istringstream state(line);
-    for (const char* part : {"q", "qd", "gripper"})
-      for (float& value : numbers[part]) state >> value;
+    if (!read_numbers(state, {&numbers["q"], &numbers["qd"], &numbers["gripper"]})) {
+      std::cerr << "a state must be q, qd and gripper, finite numbers, got: " << line << '\n';
+      return 1;
+    }
     const auto outputs = session.Run(Ort::RunOptions{nullptr}, input_names.data(), inputs.data(),
                                      inputs.size(), output_names, 2);
     const float* command = outputs[0].GetTensorData<float>();

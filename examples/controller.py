@@ -12,6 +12,17 @@ import numpy as np
 import onnxruntime
 
 
+def read_numbers(what: str, words: list[str], count: int) -> np.ndarray:
+    """Read so many finite numbers; anything else ends the program, as no command follows."""
+    try:
+        numbers = np.array(words, np.float32)
+    except ValueError:
+        numbers = np.array([np.nan])
+    if len(numbers) != count or not np.isfinite(numbers).all():
+        sys.exit(f"{what} must be {count} finite numbers, got: {' '.join(words)}")
+    return numbers
+
+
 def main() -> None:
     """Answer each state with a command."""
     if len(sys.argv) < 3:
@@ -22,10 +33,10 @@ def main() -> None:
     if set(shapes) - {"q", "qd", "gripper", "goal"}:
         sys.exit(f"this program knows joints, gripper and goal; the policy needs {list(shapes)}")
     n = shapes["q"][0]
+    given = {"goal": read_numbers("the goal", goal, shapes["goal"][0])}
     for line in sys.stdin:
-        state = np.array(line.split(), np.float32)
-        given = {"q": state[:n], "qd": state[n : 2 * n], "gripper": state[2 * n :]}
-        given["goal"] = np.array(goal, np.float32)
+        state = read_numbers("a state", line.split(), 2 * n + 1)
+        given |= {"q": state[:n], "qd": state[n : 2 * n], "gripper": state[2 * n :]}
         command, opening = session.run(["command", "opening"], {x: given[x] for x in shapes})
         print(*command, *opening, flush=True)
 

@@ -10,6 +10,7 @@ import pytest
 from tests.support import ROOT
 
 EXAMPLES = ROOT / "examples"
+GOOD = " ".join(["0.2"] + 13 * ["0.0"] + ["0.04"])  # of a Panda: q, qd and gripper
 
 
 @pytest.fixture(scope="module")
@@ -42,3 +43,31 @@ def test_the_python_program_brings_the_simulated_arm_to_its_goal(policy, goal):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "mm from the goal" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("goal", "state"),
+    [
+        ("0.4 0.1 nan", GOOD),
+        ("0.4 0.1 x", GOOD),
+        ("0.4 0.1", GOOD),
+        ("0.4 0.1 0.4", GOOD.replace("0.2", "nan")),
+        ("0.4 0.1 0.4", GOOD[:-5]),
+        ("0.4 0.1 0.4", f"{GOOD} 0.1"),
+        ("0.4 0.1 0.4", "off"),
+    ],
+)
+def test_the_python_program_ends_in_one_line_where_no_command_follows(policy, goal, state):
+    """What is good is answered before."""
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "controller.py"), str(policy), *goal.split()],
+        input=f"{GOOD}\n{state}\n{GOOD}\n",
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 1
+    assert len(done.stdout.splitlines()) == (state != GOOD)
+    what = "a state must be 15" if state != GOOD else "the goal must be 3"
+    assert done.stderr.startswith(f"{what} finite numbers, got: ")
+    assert len(done.stderr.splitlines()) == 1

@@ -1,10 +1,18 @@
 """train.py and evaluate.py on a robot given by its file."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
+
+from envs.command_line import TrainFlags
+from envs.config.env_options import EnvOptions
+from td3_robot.cli.arguments import parse_train
+from td3_robot.commands import train
 
 ROOT = Path(__file__).resolve().parent.parent
 GANTRY = ROOT / "tests/envs/data/gantry.urdf"
@@ -59,6 +67,17 @@ def test_a_run_whose_robot_is_a_file_works_from_other_folders(tmp_path, in_proce
     shutil.copy(GANTRY, elsewhere / "mine/gantry.urdf")
     code, _, err = in_process(elsewhere, "evaluate", "--checkpoint", "mine", *evaluate[2:])
     assert code == 0, err
+
+
+def test_the_live_view_shows_the_robot_of_the_training(tmp_path, monkeypatch):
+    """With what its file leaves open, without which it cannot be made."""
+    file = tmp_path / "arm.urdf"
+    file.write_text(re.sub(r' velocity="[^"]*"', "", GANTRY.read_text()))
+    words = ["--robot", str(file), "--velocity", "0.5", "--acceleration", "2"]
+    arguments = parse_train(words, EnvOptions, TrainFlags)
+    monkeypatch.setattr("envs.view.live.LiveView", lambda make_robot, *_, **__: make_robot())
+    shown = train.build_live_view(arguments, torch.nn.Linear(1, 1), in_browser=True)
+    assert np.allclose(shown.qdlim, 0.5) and np.allclose(shown.qddlim, 2.0)
 
 
 @pytest.mark.parametrize(

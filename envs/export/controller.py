@@ -2,7 +2,7 @@
 measures, through the simulator's own observation and a policy, to the velocities to command.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -77,7 +77,9 @@ class Controller(nn.Module):
         """
         task = self._task
         world = self._world
-        around = self._add_batch(dict(zip(self._scene, scene)))
+        around = _add_batch(self._scene, scene)
+        if "held" in around and not task.moves_gripper:  # fingers that stay shut hold nothing
+            around["held"] = torch.zeros(1, dtype=torch.bool)
         state = SimState(q[None], qd[None], gripper)
         moment = make_moment(world, state, around, torch.zeros(1, dtype=torch.long))
         moment = task.sense(world, predict_half_period(task, world, moment))
@@ -87,17 +89,6 @@ class Controller(nn.Module):
         qd_commanded = command.joints[0].clamp(-1.0, 1.0) * world.model.qdlim
         opening = () if command.grip is None else (command.grip,)
         return qd_commanded, *opening, observation[0]
-
-    def _add_batch(self, scene: Mapping[str, Tensor]) -> Scene:
-        """Add a batch dimension to the scene, and make flags bool, as the simulator has them."""
-        found: Scene = {}
-        for name, value in scene.items():
-            like = self._scene[name]
-            row = value.reshape(like.shape)
-            found[name] = row > 0.5 if like.dtype == torch.bool else row
-        if "held" in found and not self._task.moves_gripper:  # fingers that stay shut hold nothing
-            found["held"] = torch.zeros(1, dtype=torch.bool)
-        return found
 
 
 class Carry(nn.Module):
@@ -143,6 +134,56 @@ class Carry(nn.Module):
         held = moved["held"].to(q.dtype)
         scene_then = (held if name == "held" else moved[name][0] for name in self._names)
         return after.gripper, *scene_then
+
+
+class Memory(nn.Module):
+    """The parts of a scene that a task remembers of the TCP, after a control step of one arm.
+
+    Args:
+        env: of a task with `tcp_keys`.
+
+    Attributes:
+        examples: inputs of `forward` by name.
+        outputs: names of what `forward` returns.
+    """
+
+    def __init__(self, env: ArmEnv):
+        super().__init__()
+        self._task = env.task
+        self._world = env.world
+        self._scene = {name: value[:1] for name, value in env.scene.items()}
+        first = list_inputs(env, 0)
+        self.examples = {name: first[name] for name in ("q", "gripper")}
+        self.examples |= {"q_next": first["q"].clone(), **{name: first[name] for name in env.scene}}
+        self.outputs = [f"{name}_then" for name in env.task.tcp_keys]
+
+    def forward(
+        self, q: Tensor, gripper: Tensor, q_next: Tensor, *scene: Tensor
+    ) -> tuple[Tensor, ...]:
+        """Return each of `tcp_keys` after the step.
+
+        Args:
+            q, gripper: (n,), (1,) before the step [rad or m].
+            q_next: after it.
+            scene: in the order of `examples`.
+        """
+        around = _add_batch(self._scene, scene)
+        rest = torch.zeros_like(q[None])
+        first, last = (SimState(at[None], rest, gripper) for at in (q, q_next))
+        step = torch.zeros(1, dtype=torch.long)
+        before = make_moment(self._world, first, around, step)
+        after = make_moment(self._world, last, around, step + 1)
+        then = self._task.advance_known(self._world, before, after).scene
+        return tuple(torch.atleast_1d(then[name][0]) for name in self._task.tcp_keys)
+
+
+def _add_batch(like: Scene, scene: Sequence[Tensor]) -> Scene:
+    """Add a batch dimension to a scene in the order of `like`, with its flags as bool."""
+    found: Scene = {}
+    for (name, example), value in zip(like.items(), scene):
+        row = value.reshape(example.shape)
+        found[name] = row > 0.5 if example.dtype == torch.bool else row
+    return found
 
 
 def list_inputs(env: ArmEnv, row: int) -> dict[str, Tensor]:

@@ -9,7 +9,8 @@ two servers replaced by one, and this is the only place that touches them:
 - the rest of the path is looked up as a whole in a table of files, so ".." leads nowhere: it holds
   Swift's page files, ours, and the mesh, materials and textures of each shape sent to the page;
 - the page must be addressed as this machine, which stops DNS rebinding, and the websocket takes one
-  client, which must come from that page.
+  client, which must come from that page;
+- the page fetches nothing from elsewhere, whatever a mesh refers to.
 """
 
 import json
@@ -43,6 +44,13 @@ _LARGEST = 2**16  # bytes of an answer; the longest of Swift's page has a few th
 
 # Browsers run scripts by their type, which Windows takes from a registry that may be wrong.
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
+
+# What the page may fetch; Swift's own has its modules named by a script in line.
+_POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; connect-src 'self' data: blob:; object-src 'none'; "
+    "base-uri 'none'; form-action 'none'"
+)
 
 _NOT_SWIFT = "the page answered what Swift's page does not; close its tab and try again"
 
@@ -142,6 +150,7 @@ class PageServer:
             or "text/plain",
             "Content-Length": str(len(body)),
             "Cache-Control": "no-store",
+            "Content-Security-Policy": _POLICY,
             "X-Content-Type-Options": "nosniff",
             "Cross-Origin-Resource-Policy": "same-origin",
             "Referrer-Policy": "no-referrer",

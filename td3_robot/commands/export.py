@@ -133,7 +133,7 @@ def write_policy(
     """
     import torch
 
-    from envs.export.controller import Carry, Controller
+    from envs.export.controller import Carry, Controller, Memory
     from envs.export.robot_description import (
         describe,
         describe_graph,
@@ -150,10 +150,16 @@ def write_policy(
     model = make_onnx(controller, controller.examples, controller.outputs)
     inputs = [value.name for value in model.graph.input]
     metadata |= describe_graph(inputs, controller.outputs)
-    if env.task.moves_gripper:  # for latency: what becomes of the cube meanwhile
-        carry = Carry(env)
-        graph = make_onnx(carry, carry.examples, carry.outputs)
-        metadata["carry"] = base64.b64encode(graph.SerializeToString()).decode()
+    # for latency: what becomes of the cube meanwhile, and of what the task remembers of the TCP
+    further = {"carry": Carry} if env.task.moves_gripper else {}
+    further |= {"memory": Memory} if env.task.tcp_keys else {}
+    for key, kind in further.items():
+        part = kind(env)
+        graph = make_onnx(part, part.examples, part.outputs)
+        needed = {value.name for value in graph.graph.input} - {"q_next", "gripper_next"}
+        needed |= {name.removesuffix("_then") for name in part.outputs}
+        if needed <= set(inputs):  # what a policy is not told cannot be predicted
+            metadata[key] = base64.b64encode(graph.SerializeToString()).decode()
     with torch.no_grad():
         metadata["test_vectors"] = sample_vectors(env, controller, inputs)
     beside = path.with_name(f".{path.name}")  # an older file stays until the new one is good

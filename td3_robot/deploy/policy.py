@@ -63,8 +63,10 @@ class Policy:
         self._commands = [name for name in self._outputs if name != "observation"]
         self._moves_gripper = bool(metadata["moves_gripper"])
         self._run = session.run
-        carry = metadata.get("carry")
-        self._carry = None if carry is None else _start_session(base64.b64decode(carry)).run
+        self._carry, self._memory = (
+            None if graph is None else _start_session(base64.b64decode(graph))
+            for graph in map(metadata.get, ("carry", "memory"))
+        )
         self._compensator = LatencyCompensator(self.robot, 0.0, self.rate)
         self.reset()
 
@@ -147,7 +149,8 @@ class Policy:
         Args:
             q, qd: (n,) joint positions [rad or m] and velocities [rad/s or m/s], in the order of
                 `robot.joints`.
-            gripper: its driver coordinate [rad or m]; None without a gripper.
+            gripper: its driver coordinate [rad or m]; None without one, or where it is not known,
+                of a policy that does not move it: then it is taken to be where it was in training.
             goal: in the base frame: (3,) a position [m], or (7,) a position and a unit quaternion,
                 wxyz; None where `scene` has no goal.
             at: the time, of a clock that does not jump [s]; left out, a period after the call
@@ -230,26 +233,28 @@ class Policy:
             ahead["goal"] = scene["goal"] + self.latency * scene["goal_velocity"]
         ahead |= move_obstacles(scene, self.latency)
 
-        def pass_corner(q):
-            if "passed" in ahead and is_at_corner(q, ahead["via"]):
+        def see_step(q, q_then, share):
+            if share == 1.0 and "passed" in ahead and is_at_corner(q_then, ahead["via"]):
                 ahead["passed"] = np.ones(1)
+            if self._memory is not None:
+                given = {**ahead, "q": q, "gripper": (driver,), "q_next": q_then}
+                for name, value in _step_scene(self._memory, given).items():
+                    ahead[name] = ahead[name] + share * (value - ahead[name])
 
         carry = self._carry
         if carry is None or "held" not in scene:
-            then = self._compensator(q, qd, driver, self._now, see_step=pass_corner)
+            then = self._compensator(q, qd, driver, self._now, see_step=see_step)
             return *then, ahead
 
         def grip(q, before, q_next, after):
             given = {"q": q, "gripper": (before,), "q_next": q_next, "gripper_next": (after,)}
-            names = [name for name in ("object", "support", "held") if name in ahead]
-            given |= {name: ahead[name] for name in names}
-            gripper, *moved = carry(
-                None, {name: np.asarray(value, np.float32) for name, value in given.items()}
-            )
-            ahead.update(zip(names, moved))
-            return np.asarray(gripper).item()
+            moved = _step_scene(carry, ahead | given)
+            gripper = moved.pop("gripper").item()
+            ahead.update(moved)
+            return gripper
 
-        return *self._compensator(q, qd, driver, self._now, grip=grip), ahead
+        then = self._compensator(q, qd, driver, self._now, grip=grip, see_step=see_step)
+        return *then, ahead
 
     def _check(self, q, qd, gripper, scene: dict) -> tuple[np.ndarray, np.ndarray, float, dict]:
         """Return the arguments of a call as numbers of the right shapes."""
@@ -268,10 +273,18 @@ class Policy:
         }
         if "goal" in given and given["goal"].size == POSE:
             given["goal"] = normalize_pose(given["goal"])
-        driver = 0.0 if gripper is None else _read_numbers("gripper", gripper, (1,)).item()
+        driver = self._read_gripper(gripper)
         if set(scene) == set(needed):
             given |= self._planner(given["q"], given)
         return given.pop("q"), given.pop("qd"), driver, given
+
+    def _read_gripper(self, gripper) -> float:
+        """Return the driver coordinate; one that is not known, and stays, is that of training."""
+        if gripper is not None:
+            return _read_numbers("gripper", gripper, (1,)).item()
+        if self._moves_gripper:
+            raise DeployError("gripper is missing: the policy moves it and has to know where it is")
+        return self.metadata["test_vectors"][0]["gripper"]
 
     def _explain_scene(self, given: set[str], needed: list[str]) -> str:
         """Describe what a scene lacks, or has and should not."""
@@ -345,6 +358,13 @@ def _start_session(model: bytes):
     options.intra_op_num_threads = 1  # a small network waits longest for threads
     options.inter_op_num_threads = 1
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def _step_scene(session, given: dict) -> dict[str, np.ndarray]:
+    """Return by name what a step changes, from its graph and what is before and after it."""
+    taken = {each.name: np.asarray(given[each.name], np.float32) for each in session.get_inputs()}
+    names = (each.name.removesuffix("_then") for each in session.get_outputs())
+    return dict(zip(names, session.run(None, taken)))
 
 
 def _read_numbers(name: str, value, shape: tuple[int, ...]) -> np.ndarray:

@@ -370,7 +370,8 @@ class TD3:
         from the deployed network.
 
         Raises:
-            CheckpointError: it is missing, damaged, unsafe, or of another a_max or networks.
+            CheckpointError: it is missing, damaged, unsafe, or of another a_max, networks or what
+                bounds them.
         """
         agent_io.load_agent(self, name)
 

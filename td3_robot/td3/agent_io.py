@@ -101,6 +101,7 @@ def load_agent(agent: Agent, name: str | Path) -> None:
                 f"checkpoint {name}: its actor {_describe_residual(there)}, "
                 f"this one {_describe_residual(here)}; td3.residual must be the same"
             )
+        _refuse_other_bounds(name, TD3Config(**options), agent)
     states = found.states
     deployed = options.get("policy", "actor")
     if deployed != agent.config.policy and deployed in states:
@@ -115,6 +116,27 @@ def _describe_residual(column: int | None) -> str:
     if column is None:
         return "corrects no controller"
     return f"corrects the controller in observation column {column}"
+
+
+def _refuse_other_bounds(name: Path, there: TD3Config, agent: Agent) -> None:
+    """Refuse a checkpoint whose networks would be another policy in this agent."""
+    before, now = (_list_bounds(config, agent.a_dim) for config in (there, agent.config))
+    for option, value in before.items():
+        if now.get(option, value) != value:
+            raise CheckpointError(
+                f"checkpoint {name}: its td3.{option} is {value}, not {now[option]}, with which "
+                "its networks are another policy"
+            )
+
+
+def _list_bounds(config: TD3Config, a_dim: int) -> dict[str, Any]:
+    """List the options that bound what goes into the actor's network and what comes of it."""
+    names = ("residual_scale", "residual_fade") if config.is_residual else ()
+    names += ("normalize_epsilon", "normalize_clip") if config.normalize_observations else ()
+    bounds = {name: getattr(config, name) for name in names}
+    if bounds.get("residual_fade"):
+        bounds["residual_joints"] = config.residual_joints or a_dim
+    return bounds
 
 
 def load_states(agent: Agent, states: dict[str, dict]) -> None:

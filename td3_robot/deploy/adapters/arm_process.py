@@ -43,7 +43,8 @@ class ArmProcess:
         patience: how long connecting may take [s].
 
     Raises:
-        DeployError: no such adapter, its package is missing, or the arm cannot be reached in time.
+        DeployError: no such adapter, its package is missing, the arm cannot be reached in time, or
+            this is not Linux.
     """
 
     def __init__(
@@ -56,7 +57,10 @@ class ArmProcess:
     ):
         if name not in ARMS:
             raise DeployError(f"no arm {name!r}; valid choices: {', '.join(sorted(ARMS))}")
-        self._socket, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            self._socket, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        except (AttributeError, OSError) as error:  # macOS and Windows have no such pairs
+            raise DeployError(f"arms are driven from Linux; this system reports: {error}") from None
         self._socket.setblocking(False)
         self._failure = ""
         self._said: dict[str, Any] = {}  # what came last with each word

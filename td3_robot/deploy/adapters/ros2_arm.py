@@ -25,6 +25,7 @@ from td3_robot.deploy.errors import DeployError
 QUEUE = 10  # messages that may wait
 WINDOW = 0.02  # [s] over which positions are differentiated, of an arm that reports no velocities
 ACKNOWLEDGED = 0.3  # [s] for the controller to receive the last velocity, which is zero
+NAMED = 2.0  # [s] within which a state with all joints has to come, while others do
 PAUSE = 0.5  # [s] between two states, after which no difference is taken
 
 
@@ -47,6 +48,7 @@ class Ros2Arm:
         self._newest = None
         self._came = 0
         self._sending = False
+        self._lacking = np.inf  # [s] since when no message has all joints
         self._clock = ArmClock()
         self._places: deque[tuple[float, np.ndarray]] = deque()
         # Its own handlers would shut ROS down under Ctrl-C and SIGTERM, and with it the way to
@@ -66,11 +68,19 @@ class Ros2Arm:
         """Keep a new message that has all the joints, in whatever order, with their positions.
 
         Raises:
-            DeployError: its publisher gives it no time, so that nobody knows whether it is new.
+            DeployError: its publisher gives it no time, so that nobody knows whether it is new; or
+                it lacks joints, as all others for `NAMED`.
         """
         self._came += 1
         place = {name: index for index, name in enumerate(message.name)}
-        if len(message.position) != len(place) or any(name not in place for name in self._joints):
+        if missing := [name for name in self._joints if name not in place]:
+            self._lacking = min(self._lacking, time.monotonic())
+            if time.monotonic() - self._lacking > NAMED:
+                there = f"they have {', '.join(place)}"
+                raise DeployError(f"/joint_states lack {', '.join(missing)}; {there}")
+            return
+        self._lacking = np.inf
+        if len(message.position) != len(place):
             return
         order = [place[name] for name in self._joints]
         stamp = message.header.stamp.sec + 1e-9 * message.header.stamp.nanosec

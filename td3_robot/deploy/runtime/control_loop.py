@@ -163,7 +163,9 @@ class Log:
             try:
                 self._file.write(",".join(cells) + "\n")
             except OSError as error:
-                print(f"the log ends here, it cannot be written: {error.strerror}", file=sys.stderr)
+                why = f"the log ends here, it cannot be written: {error.strerror}"
+                with contextlib.suppress(OSError):  # stderr may be on the same disk
+                    print(why, file=sys.stderr)
                 self.close()
 
     def close(self) -> None:

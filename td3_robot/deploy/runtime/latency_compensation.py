@@ -32,8 +32,12 @@ def close_freely(q: np.ndarray, gripper: float, q_after: np.ndarray, after: floa
     return after
 
 
-def ignore_step(q: np.ndarray) -> None:
-    """Do nothing after a step."""
+# (q before, q after the whole step, share of it that is made)
+See = Callable[[np.ndarray, np.ndarray, float], None]
+
+
+def ignore_step(q: np.ndarray, q_then: np.ndarray, share: float) -> None:
+    """Do nothing after a step; a `See`."""
 
 
 def check_latency(seconds: float) -> float:
@@ -115,7 +119,7 @@ class LatencyCompensator:
         now: float,
         age: float = 0.0,
         grip: Grip = close_freely,
-        see_step: Callable[[np.ndarray], None] = ignore_step,
+        see_step: See = ignore_step,
     ) -> tuple[np.ndarray, np.ndarray, float | None]:
         """Predict the state in which a velocity that is sent now begins to act.
 
@@ -124,7 +128,7 @@ class LatencyCompensator:
             gripper: its driver coordinate [rad or m]; None where nothing is known of it.
             age: how long ago they came in [s].
             grip: returns the driver coordinate after each step.
-            see_step: called with the joint positions (n,) after each whole step.
+            see_step: called after each step.
 
         Returns:
             The same three, then.
@@ -137,8 +141,7 @@ class LatencyCompensator:
                 qd = qd_then
                 if gripper is not None and moved is not None:
                     gripper = grip(before, gripper, q, gripper + share * (moved - gripper))
-                if share == 1.0:
-                    see_step(q)
+                see_step(before, q_then, share)
         return q, qd, gripper
 
     def _interpolate_step(

@@ -101,7 +101,7 @@ class PolicyProcess:
         """Put a question; the motion has not begun `at_rest`."""
         if not self.failure:
             try:
-                state = (reading.q, reading.qd, reading.gripper or 0.0)
+                state = (reading.q, reading.qd, reading.gripper)
                 around = (dict(scene), reading.felt)
                 self._connection.send((time.monotonic(), *state, *around, at_rest))
             except OSError:

@@ -200,6 +200,17 @@ def test_a_state_of_another_shape_or_not_finite_is_refused(viewer, robot, q):
             viewer.show(**given)
 
 
+def test_the_page_fetches_nothing_from_elsewhere(viewer, page, robot):
+    """A mesh from elsewhere may name its textures by any address."""
+    viewer.show(robot.home, OPEN)
+    with socket.create_server(("127.0.0.1", 0)) as elsewhere:
+        elsewhere.settimeout(1.0)
+        url = f"http://127.0.0.1:{elsewhere.getsockname()[1]}/a.png"
+        page.evaluate("(url) => { new Image().src = url; fetch(url).catch(() => {}); }", url)
+        with pytest.raises(TimeoutError):
+            elsewhere.accept()
+
+
 def test_closing_the_tab_ends_the_show_in_one_line(robot, page, monkeypatch, capsys):
     monkeypatch.setattr("envs.view.swift._RELOAD", 0.5)
     tab = page.context.browser.new_page()

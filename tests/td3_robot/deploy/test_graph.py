@@ -17,6 +17,7 @@ from td3_robot import TD3
 from td3_robot.commands import export
 from td3_robot.deploy import Policy
 from td3_robot.deploy.policy import KEY
+from td3_robot.deploy.robot.rotations import to_matrix
 from td3_robot.errors import ConfigError
 from td3_robot.td3.onnx_export import make_onnx
 from tests.docs_pages import read_files, read_page
@@ -154,6 +155,32 @@ def test_a_cube_in_the_hand_is_the_simulator_s_however_wide_it_is_held(width):
         found = grasp.compute_gap(hand, torch.from_numpy(gripper)).item()
         assert found == pytest.approx(shut[row].item(), abs=1e-4)
     assert 5 < holds.sum() < 59
+
+
+@pytest.mark.parametrize("latency", (0.05, 0.07, 0.2))
+def test_what_a_task_remembers_of_the_tcp_is_predicted_with_it(exported, latency, monkeypatch):
+    """The peg sinks as far as its tip moves along the approach, and its times run on, the search a
+    quarter as fast."""
+    policy = Policy.load(exported("insert"), latency)
+    vector = policy.metadata["test_vectors"][0]
+    q, qd = np.array(vector["q"]), -np.array([0.04, 0.06, -0.04, 0.1, 0.02, 0.04, 0.2])
+    scene = vector["scene"] | {"searched": 1.0, "sunk": 0.001, "seated": 0.2, "clock": 3.0}
+    given = []
+    run = policy._run
+    monkeypatch.setattr(policy, "_run", lambda *asked: given.append(asked[1]) or run(*asked))
+    for at in range(12):
+        policy(q, qd, vector["gripper"], **scene, at=at / policy.rate)
+        policy.record_command(qd)
+    ahead = {name: value.astype(float) for name, value in given[-1].items()}
+    T, then = policy.robot.chain.frames(np.array([q, ahead["q"]]))[:, -1]
+    reach = policy.metadata["task"]["constants"]["reach"]
+    moved = then[:3, 3] - T[:3, 3] + reach * (then[:3, 2] - T[:3, 2])
+    sunk = moved @ to_matrix(np.array(scene["goal"][3:]))[:, 2]
+    assert sunk > 0.01 * latency
+    assert ahead["sunk"] == pytest.approx(0.001 + sunk, abs=1e-5)
+    assert ahead["seated"] == pytest.approx(0.2 + latency, abs=1e-6)
+    assert ahead["clock"] == pytest.approx(3.0 + latency, abs=1e-6)
+    assert ahead["searched"] == pytest.approx(1.0 + 0.25 * latency, abs=1e-6)
 
 
 def test_a_clock_that_is_left_out_runs_from_the_first_call(exported):

@@ -68,6 +68,24 @@ def test_a_gripper_is_taken_for_open_before_the_first_call():
     assert seen[0] == seen[1] and seen[0][0] > seen[0][-1]  # it shuts after the first answer
 
 
+def test_a_gripper_that_is_not_known_is_where_it_was_in_training(exported):
+    """Most arms know nothing of it; a policy that has to move it is not asked without."""
+    path = exported("run1")
+    policy = Policy.load(path)
+    state = (PANDA.home, np.zeros(7))
+    told = policy(*state, PANDA.stroke[1], GOAL)
+    assert np.abs(policy(*state, PANDA.stroke[0], GOAL) - told).max() > 1e-3
+    assert np.array_equal(policy(*state, None, GOAL), told)
+    mind = PolicyProcess(str(path), "fork")
+    mind.ask(Reading(*state, None, 0.0), {"goal": GOAL})
+    assert mind._connection.poll(30.0)
+    answer = mind.answer()
+    mind.close()
+    assert answer is not None and np.array_equal(answer[1], told)
+    with pytest.raises(DeployError, match="^gripper is missing: the policy moves it"):
+        make()[0](*state, None, GOAL)
+
+
 def test_a_motion_begins_with_an_opening_that_is_not_known():
     policy, _ = make()
     assert policy.opening is None

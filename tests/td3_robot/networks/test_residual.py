@@ -185,6 +185,36 @@ def test_it_is_kept_with_all_that_makes_it(agent, tmp_path):
             TD3(6, 2, BOUND, **other).load(tmp_path / "run")
 
 
+@pytest.mark.parametrize(
+    ("saved", "here", "why"),
+    [
+        (OPTIONS, OPTIONS | {"residual_scale": 0.1}, f"residual_scale is {SCALE}, not 0.1"),
+        (OPTIONS, OPTIONS | {"residual_fade": 0.1}, "residual_fade is 0.0, not 0.1"),
+        (
+            OPTIONS | {"residual_fade": 0.1},
+            OPTIONS | {"residual_fade": 0.1, "residual_joints": 1},
+            "residual_joints is 2, not 1",
+        ),
+        (
+            {"normalize_observations": True},
+            {"normalize_observations": True, "normalize_clip": 5.0},
+            "normalize_clip is 10.0, not 5.0",
+        ),
+    ],
+)
+def test_networks_that_would_be_another_policy_are_refused(saved, here, why, tmp_path):
+    """The same weights, with what makes other actions of them; elsewhere options are free."""
+    agent = TD3(6, 2, BOUND, **saved)
+    agent.save(tmp_path / "run")
+    free = {"residual_joints": 1} if "residual_at" in saved and "residual_fade" not in saved else {}
+    again = TD3(6, 2, BOUND, **saved | {"gamma": 0.9, "normalize_epsilon": 1e-8} | free)
+    again.load(tmp_path / "run")
+    o = observations()
+    assert torch.equal(again.select_action(o), agent.select_action(o))
+    with pytest.raises(CheckpointError, match=f"its td3.{why}, with which its networks are ano"):
+        TD3(6, 2, BOUND, **here).load(tmp_path / "run")
+
+
 def test_its_file_for_robots_gives_the_same_actions(agent):
     o = observations()
     model = make_onnx(agent.policy.eval(), {"observation": o}, ["action"])

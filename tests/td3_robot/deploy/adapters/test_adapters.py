@@ -339,6 +339,26 @@ def test_ros2_joints_are_found_by_name(ros, ros_arm):
     assert ros_arm.read() is None
 
 
+def test_ros2_joints_that_never_come_are_named(ros, ros_arm, monkeypatch):
+    """A hand may report by itself, between the states of the arm."""
+    now = [10.0]
+    adapter = sys.modules["td3_robot.deploy.adapters.ros2_arm"]
+    monkeypatch.setattr(adapter, "time", types.SimpleNamespace(monotonic=lambda: now[0]))
+    hand = types.SimpleNamespace(name=["finger", "a"], position=[0.0, 0.0], velocity=[])
+    for _ in range(10):
+        now[0] += 0.9 * adapter.NAMED
+        ros.waiting += [hand, ros.make_state(3.0)]
+        assert ros_arm.read().q[0] == 3.0
+    for waited in (0.0, 0.99 * adapter.NAMED):
+        now[0] += waited
+        ros.waiting.append(hand)
+        assert ros_arm.read() is None
+    now[0] += 0.1
+    ros.waiting.append(hand)
+    with pytest.raises(DeployError, match="^/joint_states lack b; they have finger, a$"):
+        ros_arm.read()
+
+
 def test_a_ros2_state_that_is_no_later_is_no_new_one(ros, ros_arm):
     for at, a in ((2.0, 6.0), (2.0, 6.0), (1.9, 7.0)):
         ros.waiting.append(ros.make_state(a, at))

@@ -98,6 +98,18 @@ def test_a_client_that_cannot_connect_says_so(client, what, why):
         ArmProcess("franky", "192.0.2.2", SEVEN)
 
 
+@pytest.mark.parametrize("error", (OSError(43, "Protocol not supported"), AttributeError("none")))
+def test_a_system_without_packets_between_processes_is_told_of(monkeypatch, error):
+    """As macOS, for the first of them."""
+
+    def refuse(*_):
+        raise error
+
+    monkeypatch.setattr("socket.socketpair", refuse)
+    with pytest.raises(DeployError, match=f"^arms are driven from Linux; .*{error.args[-1]}"):
+        ArmProcess("franky", "nowhere", SEVEN)
+
+
 def test_a_call_that_hangs_is_silence_and_ends_in_bounded_time(client):
     client(move="hang")
     arm = ArmProcess("franky", "192.0.2.2", SEVEN)

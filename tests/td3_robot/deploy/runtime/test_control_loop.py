@@ -2,8 +2,11 @@
 which it ends.
 """
 
+import errno
+import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -185,6 +188,15 @@ def test_a_log_that_cannot_be_begun_is_told_and_one_that_cannot_go_on_stops_no_a
     assert not arm.qd.any() and (arm.q > PANDA.home).all()
     told = capsys.readouterr().err.splitlines()
     assert told == ["the log ends here, it cannot be written: No space left on device"]
+
+
+def test_a_log_ends_quietly_where_stderr_is_on_the_same_full_disk(monkeypatch):
+    def write(text):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", SimpleNamespace(write=write))
+        Log(Path("/dev/full"), PANDA.joints).close()
 
 
 class Silent(Arm):
