@@ -372,6 +372,16 @@ def test_d4rl_s_hdf5_is_read_as_the_npz_of_the_same_arrays(tmp_path):
     assert_equal(load_dataset("a.hdf5"), load_dataset("a.npz"))
 
 
+@pytest.mark.parametrize("wrong", ["text", h5py.Empty("f4"), b"bytes"])
+@pytest.mark.parametrize("name", ["observations", "rewards", "terminals"])
+def test_what_is_no_array_in_an_hdf5_file_is_one_line(tmp_path, name, wrong):
+    with h5py.File(tmp_path / "a.hdf5", "w") as file:
+        for key, array in (arrays() | {name: wrong}).items():
+            file[key] = array
+    with pytest.raises(ConfigError, match=f"a.hdf5': {name} must "):
+        load_dataset(tmp_path / "a.hdf5")
+
+
 def test_an_hdf5_file_that_lacks_an_array_or_is_none_is_one_line(tmp_path):
     with h5py.File("a.hdf5", "w") as file:
         file["observations"] = np.zeros((3, 2))
