@@ -251,7 +251,7 @@ def _write_results(space: SearchSpace, folder: Path, trials: Sequence[Trial]) ->
     """Write table, picture and best options. Return True if one could not be written."""
     found = [read_result(folder, trial, space) for trial in trials]
     results = [result for result in found if result is not None]
-    if not results:
+    if not any(result.steps for result in results):
         return False
     settings = rank_settings(results, space.config.goal)
     rows = list(make_rows(settings, space))
