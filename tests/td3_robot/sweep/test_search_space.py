@@ -62,6 +62,12 @@ def test_without_a_number_every_combination_is_tried(plan):
     assert {(trial.options["task"], trial.options["seed"]) for trial in trials} == {("track", 0)}
 
 
+def test_as_many_as_there_are_combinations_may_be_drawn_and_pbt_may_begin_with_equal_ones(plan):
+    options = {"replay.n_step": [1, 2], "td3.tau": [0.1, 0.2], "seed": [0, 1]}
+    assert len(plan(options, trials=8).make_trials()) == 8
+    assert len(plan(options, trials=10, scheduler="pbt").make_trials()) == 10
+
+
 def test_four_digits_of_a_value_lie_in_its_range():
     for low, high in ((0.99, 0.99999), (0.12345, 0.2), (1e-5, 1.23456e-4)):
         interval = FloatRange(low, high, log=low < 1e-3)
@@ -122,6 +128,12 @@ RANGE = {"td3.tau": {"low": 0.1, "high": 0.2}}
             {"trials": 3},
             "trials must be a multiple of the 2 seeds, got 3",
         ),
+        (
+            {"td3.tau": [0.1, 0.2], "replay.n_step": [1, 2, 3], "seed": [0, 1]},
+            {"trials": 14},
+            "trials must be at most 12, all that there are with these lists and seeds, got 14",
+        ),
+        ({"task": "track"}, {"trials": 2}, "trials must be at most 1, all that there are"),
         ({"td3.tau": []}, {}, "td3.tau must have at least one value: its list is empty"),
         (
             {"td3.tau": {"low": 2, "high": 1}},
