@@ -194,6 +194,12 @@ class SearchSpace:
             yield {name: column[i] for name, column in columns.items()}
 
 
+def find_trusted(options: Mapping[str, Value]) -> list[str]:
+    """Find the options that name code to run, which a command line may give but no run's file."""
+    plugins = ["plugins"] if "plugins" in options else []
+    return [*plugins, *(["env"] if ":" in str(options.get("env")) else [])]
+
+
 def read_search_space(path: Path) -> SearchSpace:
     """Read the search space that a YAML file describes.
 

@@ -10,7 +10,7 @@ from envs.command_line import TrainFlags
 from envs.config.env_options import EnvOptions
 from td3_robot.cli import arguments
 from td3_robot.errors import ConfigError
-from td3_robot.sweep.search_space import FloatRange, read_search_space
+from td3_robot.sweep.search_space import FloatRange, find_trusted, read_search_space
 
 parse_train = functools.partial(arguments.parse_train, environment=EnvOptions, flags=TrainFlags)
 
@@ -112,7 +112,11 @@ def test_a_trial_is_the_training_that_a_user_would_write(plan):
 def test_a_name_may_be_written_as_the_command_line_takes_it_and_plugins_are_for_every_trial(plan):
     found = plan({"td3": {"actor-lr": [1e-3, 1e-4]}, "plugins": ["mine", "ours"]})
     assert list(found.varied) == ["td3.actor_lr"] and found.fixed == {"plugins": ["mine", "ours"]}
-    assert parse_train(found.make_trials()[1].words).flags.plugins == ("mine", "ours")
+    trial = found.make_trials()[1]
+    assert parse_train(trial.words).flags.plugins == ("mine", "ours")
+    assert find_trusted(trial.options) == ["plugins"]
+    assert find_trusted({"env": "mine:Mine-v0"}) == ["env"]
+    assert find_trusted({"env": "Pendulum-v1"}) == find_trusted({"env": None}) == []
 
 
 RANGE = {"td3.tau": {"low": 0.1, "high": 0.2}}

@@ -224,6 +224,25 @@ def test_success_may_come_with_the_first_training_episode_that_ends(attempt):
         assert steps == [100] and told["why"].startswith(f"{why}an evaluation of trial0 has env")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("env", ["mine:Mine-v0", "Pendulum-v1"])
+def test_what_names_code_to_run_is_said_again_at_each_resume(tmp_path, monkeypatch, env):
+    """No run's own file may name it."""
+    pytest.importorskip("ray")
+    from td3_robot.sweep import ray_backend
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ray_backend, "TrialProcess", lambda *arguments: arguments)
+    options = {"env": env, "plugins": ["mine"], "td3.tau": 0.1, "steps": 300, "seed": 0}
+    places = {"place": str(tmp_path), "sweep": "s", "script": "train.py"}
+    actor = object.__new__(type("Actor", (ray_backend.TrialActor,), {"trial_name": "trial0"}))
+    actor.config = {"trial": {"options": options}, "varied": ["td3.tau"], "metric": "m", **places}
+    actor.setup(actor.config)
+    _, _, begin, change, *_ = actor._process
+    trusted = ["--plugins=mine", *([f"--env={env}"] if ":" in env else [])]
+    assert change == ["--td3.tau=0.1", *trusted] and {*change, "--seed=0"} < {*begin}
+
+
 # What came of it
 
 VARIED = {
