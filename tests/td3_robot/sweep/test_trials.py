@@ -56,6 +56,8 @@ for row in range(made, 3):
     if end == "fails":
         print("error: no luck", file=sys.stderr)
         sys.exit(2)
+    if end == "raises":
+        raise ValueError
     if end == "is killed":
         os.kill(os.getpid(), signal.SIGKILL)
     if end == "waits":
@@ -115,6 +117,14 @@ def test_what_failed_says_why_and_is_gone_on_with(attempt, monkeypatch, end, why
     assert (folder / "sittings").read_text().splitlines()[
         1
     ] == "--resume=checkpoints/s/trial0 --td3.tau=0.1"
+
+
+def test_a_failure_is_not_explained_by_an_earlier_one(attempt, monkeypatch):
+    monkeypatch.setenv("END", "fails")
+    assert follow(attempt()[1])[1]["why"] == "no luck"
+    monkeypatch.setenv("END", "raises")
+    why = "ended with exit code 1; see checkpoints/s/trial0.log"
+    assert follow(attempt()[1])[1]["why"] == why
 
 
 def test_a_wish_to_stop_reaches_a_trial_that_trains(attempt, monkeypatch):
