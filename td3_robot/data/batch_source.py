@@ -29,7 +29,10 @@ class BatchSource(Protocol):
         """Receive the critics' errors (B,) on the last batch, if its rows have weights."""
 
     def metrics(self) -> dict[str, float]:
-        """Return figures to log since the last call: the same names every time, NaN if unknown."""
+        """Return figures to log since the last call: the same names every time, NaN if unknown.
+
+        Of several processes that train together, each returns those of all.
+        """
         ...
 
     def metadata(self) -> dict[str, object]:

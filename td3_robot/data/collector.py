@@ -219,7 +219,7 @@ class Collector:
 
     def metrics(self) -> dict[str, float]:
         """Return means over the policy's whole episodes that ended since the last call."""
-        return self._episodes.pop_means()
+        return self._episodes.pop_means(self._agent.communicator)
 
     def _get_parts(self) -> dict[str, Any]:
         """Return the parts that have a state of their own, by name."""

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from td3_robot.utils.communicator import SINGLE_PROCESS, Communicator
 from td3_robot.vec_env import Step
 
 
@@ -42,11 +43,13 @@ class EpisodeStatistics:
         self._sums = self._sums + torch.where(counted, torch.stack(columns), 0.0).sum(1)
         self.returns = self.returns.masked_fill(ended, 0.0)
 
-    def pop_means(self) -> dict[str, float]:
+    def pop_means(self, communicator: Communicator = SINGLE_PROCESS) -> dict[str, float]:
         """Return `train_return` and, if known, `train_success_rate`, and start the next means.
 
-        Both are NaN if no episode ended.
+        Both are NaN if no episode ended. Of several processes, each counts by its episodes.
         """
+        communicator.all_reduce_mean([self._sums])
+        (self._knows_success,) = communicator.all_reduce_any(self._knows_success)
         episodes, total, successes = self._sums.tolist()
         self._sums = torch.zeros_like(self._sums)
         means = {"train_return": total / episodes if episodes else math.nan}

@@ -22,8 +22,10 @@ def read_arrays(path: Path, names: Collection[str]) -> dict[str, np.ndarray]:
     try:
         with h5py.File(path, "r") as file:
             found = {name: file[name] for name in names if name in file}
-            return {
-                name: value[()] for name, value in found.items() if isinstance(value, h5py.Dataset)
+            return {  # a text, or what is declared empty, is no array by itself
+                name: np.asarray(value[()])
+                for name, value in found.items()
+                if isinstance(value, h5py.Dataset)
             }
     except Exception as error:  # h5py raises what its C library reports
         raise ConfigError(f"cannot be read as HDF5: {get_first_line(error)}") from error

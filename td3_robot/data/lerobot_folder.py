@@ -38,8 +38,9 @@ def read_arrays(folder: Path) -> dict[str, np.ndarray]:
       pictures are left out.
     - `rewards` are `next.reward`; without it 0 for a frame with `next.success`, else -1.
     - `terminals` are frames with `next.done`, but none that is `next.truncated` and, where the
-      dataset has `next.success`, none that is no success. All other ends of episodes are
-      `timeouts`: a recording that ends is no end of the task.
+      dataset has `next.success`, none that is no success. Where it has no `next.done`, a success in
+      an episode's last frame is one. All other ends of episodes are `timeouts`: a recording that
+      ends is no end of the task.
 
     LeRobot stores no observation after an episode's last frame, so that there are no
     `next_observations`.
@@ -110,7 +111,8 @@ def _name_columns(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         raise ConfigError("has neither next.reward nor next.success, and so nothing to learn from")
     if reward is None:
         reward = np.asarray(success, np.float32).reshape(len(episode)) - 1.0
-    terminated = np.zeros(len(episode), bool)
+    # without it, the last frame of a success would be dropped, and with it what was achieved
+    terminated = is_last & (success is not None)
     if "next.done" in columns:
         terminated = columns["next.done"].reshape(len(episode)).astype(bool)
     if "next.truncated" in columns:

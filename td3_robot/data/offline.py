@@ -1,6 +1,7 @@
 """Offline learning: batches from a saved dataset instead of environments."""
 
 import dataclasses
+import zlib
 
 import torch
 from torch import Tensor
@@ -56,6 +57,10 @@ class Dataset:
                 raise ConfigError(
                     f"dataset {str(config.dataset)!r}: {name} must have width {needed}, got {width}"
                 )
+        self._path = config.dataset
+        self._checksum = 0
+        for part in data[:-1]:  # truncations are partly found from the others
+            self._checksum = zlib.crc32(part.cpu().numpy().tobytes(), self._checksum)
         agent.observe(data.state)
         self._batch_size = config.replay.batch_size
         self.generator = torch.Generator(device).manual_seed(derive_seed(config.seed, "batches"))
@@ -93,11 +98,24 @@ class Dataset:
 
     def state_dict(self, with_replay: bool) -> dict:
         """Return the generator's state and the priorities; the dataset stays in its file."""
-        sampler = self.replay.sampler.state_dict(self.replay.index_by_time())
-        return {"generator": self.generator.get_state(), "replay": None, "sampler": sampler}
+        return {
+            "generator": self.generator.get_state(),
+            "replay": None,
+            "sampler": self.replay.sampler.state_dict(self.replay.index_by_time()),
+            "checksum": self._checksum,
+        }
 
     def load_state_dict(self, state: dict) -> list[str]:
-        """Restore a `state_dict`. Return [], as nothing is lost."""
+        """Restore a `state_dict`. Return [], as nothing is lost.
+
+        Raises:
+            ConfigError: the file holds another dataset than then.
+        """
+        if state.get("checksum", self._checksum) != self._checksum:  # older ones have none
+            raise ConfigError(
+                f"dataset {str(self._path)!r} has changed since the run began; "
+                "restore the file, or train a new run"
+            )
         restore_generator(self.generator, state["generator"])
         self.replay.sampler.load_state_dict(state["sampler"], self.replay.index_by_time())
         return []

@@ -21,7 +21,7 @@ from ray.tune.schedulers import (
 from td3_robot.loggers.base import get_steps
 from td3_robot.loggers.csv import read_metrics
 from td3_robot.loggers.mlflow import ID_NAME as MLFLOW_ID
-from td3_robot.sweep.search_space import FloatRange, SearchSpace, SweepConfig, Trial
+from td3_robot.sweep.search_space import FloatRange, SearchSpace, SweepConfig, Trial, find_trusted
 from td3_robot.sweep.status_table import TrialTable
 from td3_robot.sweep.trial_process import ENDED, FAILED, STOP, UNKNOWN, TrialProcess, get_end_mark
 
@@ -45,7 +45,8 @@ class TrialActor(tune.Trainable):
         config = self.config
         options = config["trial"]["options"]
         begin = Trial(self.trial_name, options).words
-        change = Trial(self.trial_name, {name: options[name] for name in config["varied"]}).words
+        again = dict.fromkeys([*config["varied"], *find_trusted(options)])
+        change = Trial(self.trial_name, {name: options[name] for name in again}).words
         self._process = TrialProcess(
             self._run, Path(config["script"]), begin, change, config["metric"], steps
         )

@@ -57,9 +57,10 @@ class Setting:
 
     @property
     def std(self) -> float:
-        """Sample standard deviation of the values (n - 1); NaN of one."""
+        """Sample standard deviation of the values (n - 1); NaN of one, or with a NaN."""
         values = [result.value for result in self.results]
-        return statistics.stdev(values) if len(values) > 1 else math.nan
+        known = len(values) > 1 and math.isfinite(self.mean)  # stdev raises at NaN
+        return statistics.stdev(values) if known else math.nan
 
     @property
     def steps(self) -> float:
@@ -75,19 +76,24 @@ class Setting:
 
 
 def read_result(folder: Path, trial: Trial, space: SearchSpace) -> Result | None:
-    """Return the result in a trial's run folder, or None without an evaluation."""
+    """Return the result in a trial's run folder, or None without a folder.
+
+    Without an evaluation its steps are 0 and its value is NaN, so that its setting is ranked last.
+    """
     run = folder / trial.name
     metric = space.config.metric
-    rows = read_metrics(run)
-    if not rows or metric not in fill_scores(rows[-1]):
+    if not run.is_dir():
         return None
+    rows = read_metrics(run)
+    steps = get_steps(rows[-1]) if rows else 0
     summary = read_outcome(run)
     state = ENDED if get_end_mark(run).exists() else "unfinished"
     if summary is not None:
         state = FINISHED
     known = (summary or {}).get(metric)
-    value = fill_scores(rows[-1])[metric] if known is None else known
-    return Result(trial, read_options(run, trial, space), state, get_steps(rows[-1]), value)
+    last = fill_scores(rows[-1]) if rows else {}
+    value = last.get(metric, math.nan) if known is None else known
+    return Result(trial, read_options(run, trial, space), state, steps, value)
 
 
 def read_options(run: Path, trial: Trial, space: SearchSpace) -> dict[str, Any]:

@@ -27,7 +27,13 @@ from td3_robot.sweep.results import (
     write_best,
     write_table,
 )
-from td3_robot.sweep.search_space import Resources, SearchSpace, Trial, read_search_space
+from td3_robot.sweep.search_space import (
+    Resources,
+    SearchSpace,
+    Trial,
+    find_trusted,
+    read_search_space,
+)
 from td3_robot.sweep.status_table import TrialTable
 from td3_robot.sweep.trial_process import STOP
 from td3_robot.utils.console import STOPPED, get_command_line, say
@@ -251,7 +257,7 @@ def _write_results(space: SearchSpace, folder: Path, trials: Sequence[Trial]) ->
     """Write table, picture and best options. Return True if one could not be written."""
     found = [read_result(folder, trial, space) for trial in trials]
     results = [result for result in found if result is not None]
-    if not results:
+    if not any(result.steps for result in results):
         return False
     settings = rank_settings(results, space.config.goal)
     rows = list(make_rows(settings, space))
@@ -260,5 +266,8 @@ def _write_results(space: SearchSpace, folder: Path, trials: Sequence[Trial]) ->
     trackers.try_write("the table", write_table, folder, rows)
     trackers.try_write("the picture", plot_settings, folder, settings, space)
     trackers.try_write("the best options", write_best, folder, settings[0], space)
-    say(f"the best options: {get_command_line('train')} --config {folder / BEST}")
+    best = space.fixed | settings[0].options
+    trusted = Trial("", {name: best[name] for name in find_trusted(best)}).words
+    command = f"{get_command_line('train')} --config {folder / BEST}"
+    say(f"the best options: {' '.join([command, *trusted])}")
     return bool(trackers.failed)

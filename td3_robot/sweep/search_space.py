@@ -176,6 +176,14 @@ class SearchSpace:
             raise ConfigError(
                 f"trials must be a multiple of the {len(self.seeds)} seeds, got {trials}"
             )
+        lists = [part.values for part in self.varied.values() if isinstance(part, Categorical)]
+        most = math.prod(map(len, lists))
+        # equal trials are equal to the end, except those that pbt changes
+        if count > most and len(lists) == len(self.varied) and self.config.scheduler != "pbt":
+            raise ConfigError(
+                f"trials must be at most {most * len(self.seeds)}, all that there are with these "
+                f"lists and seeds, got {trials}"
+            )
         draw = random.Random(self.config.seed)
         columns = {}
         for name, values in self.varied.items():
@@ -184,6 +192,12 @@ class SearchSpace:
             columns[name] = [values.interpolate(share) for share in shares]
         for i in range(count):
             yield {name: column[i] for name, column in columns.items()}
+
+
+def find_trusted(options: Mapping[str, Value]) -> list[str]:
+    """Find the options that name code to run, which a command line may give but no run's file."""
+    plugins = ["plugins"] if "plugins" in options else []
+    return [*plugins, *(["env"] if ":" in str(options.get("env")) else [])]
 
 
 def read_search_space(path: Path) -> SearchSpace:

@@ -71,6 +71,7 @@ class TrialProcess:
         self._metric = metric
         self._steps = steps
         self._process: subprocess.Popen | None = None
+        self._logged = 0  # [bytes] of the log, by earlier processes
 
     def wait_for_row(self) -> dict[str, Any]:
         """Return the next row with its `steps`.
@@ -145,9 +146,8 @@ class TrialProcess:
         return {"done": True, "outcome": FAILED, "why": self._find_reason(code)}
 
     def _find_reason(self, code: int) -> str:
-        lines = (
-            get_log_file(self._folder).read_text(encoding="utf-8", errors="replace").splitlines()
-        )
+        said = get_log_file(self._folder).read_bytes()[self._logged :]
+        lines = said.decode("utf-8", "replace").splitlines()
         errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
         if errors and code > 0:
             return errors[-1]
@@ -165,7 +165,8 @@ class TrialProcess:
         words = build_resume_command(self._folder, [], self._begin)
         if self._folder.is_dir():
             words += self._change
-        with open(get_log_file(self._folder), "a", encoding="utf-8") as log:
+        with open(get_log_file(self._folder), "ab") as log:
+            self._logged = log.tell()
             self._process = subprocess.Popen(
                 [sys.executable, str(self._script), *words],
                 stdin=subprocess.DEVNULL,

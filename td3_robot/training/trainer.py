@@ -1,6 +1,5 @@
 """The training loop: collect -> store -> update -> evaluate -> checkpoint."""
 
-import math
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -305,7 +304,7 @@ class Trainer:
             "env_steps": self.env_steps,
             "gradient_steps": self.agent.gradient_steps,
             **self._evaluation.evaluate(self.agent, PERIODIC),
-            **_average(self.source.metrics(), self._communicator),
+            **self.source.metrics(),
             **meters.compute_losses(),
             **speeds,
             "wall_s": self.state.wall_s,
@@ -344,16 +343,6 @@ class Trainer:
         summary = replace_non_finite({**summary, "finished": finished})
         self.trackers.try_write("the summary", write_summary, self.folder, summary)
         return summary
-
-
-def _average(figures: dict[str, float], communicator: Communicator) -> dict[str, float]:
-    """Return the mean of each figure over those processes that know it."""
-    if communicator.size == 1 or not figures:
-        return figures
-    everywhere = communicator.all_gather_object(figures)
-    names = max(everywhere, key=len)
-    rows = [[own.get(name, math.nan) for name in names] for own in everywhere]
-    return dict(zip(names, torch.tensor(rows, dtype=torch.float64).nanmean(0).tolist()))
 
 
 def require_same_networks(agent: TD3, communicator: Communicator) -> None:

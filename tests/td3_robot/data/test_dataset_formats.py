@@ -297,13 +297,17 @@ def test_a_lerobot_dataset_is_found_by_its_name(tmp_path):
     assert len(load_dataset("someone/set").state) == 7
 
 
-def test_success_pays_and_ends_where_there_is_no_reward(tmp_path):
+@pytest.mark.parametrize("told", [True, False])  # that an episode is over, in a column of its own
+def test_success_pays_and_ends_where_there_is_no_reward(tmp_path, told):
     """0 for a success and -1 else, as `--sparse` pays; an end without success is a truncation."""
     episodes = make_episodes(make_transitions(terminated=(True, True, True)))
     for number, episode in enumerate(episodes):
         del episode["next.reward"]
         episode["next.success"] = episode["next.done"] & (number != 1)
-    shapes = {"observation.state": 2, "action": 1, "next.done": 0, "next.success": 0}
+        if not told:
+            del episode["next.done"]
+    shapes = {"observation.state": 2, "action": 1, "next.success": 0}
+    shapes |= {"next.done": 0} if told else {}
     write_lerobot(tmp_path / "set", "v2.1", episodes, shapes)
     read = load_dataset("set")
     assert read.reward.tolist() == [-1, -1, 0, -1, -1, -1, -1, 0]  # without episode 1's last frame
@@ -370,6 +374,16 @@ def test_d4rl_s_hdf5_is_read_as_the_npz_of_the_same_arrays(tmp_path):
             file[name] = values
         file["infos/qpos"] = np.zeros(3)
     assert_equal(load_dataset("a.hdf5"), load_dataset("a.npz"))
+
+
+@pytest.mark.parametrize("wrong", ["text", h5py.Empty("f4"), b"bytes"])
+@pytest.mark.parametrize("name", ["observations", "rewards", "terminals"])
+def test_what_is_no_array_in_an_hdf5_file_is_one_line(tmp_path, name, wrong):
+    with h5py.File(tmp_path / "a.hdf5", "w") as file:
+        for key, array in (arrays() | {name: wrong}).items():
+            file[key] = array
+    with pytest.raises(ConfigError, match=f"a.hdf5': {name} must "):
+        load_dataset(tmp_path / "a.hdf5")
 
 
 def test_an_hdf5_file_that_lacks_an_array_or_is_none_is_one_line(tmp_path):

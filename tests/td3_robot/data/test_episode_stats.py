@@ -7,6 +7,7 @@ import torch
 
 from td3_robot.data.episode_stats import EpisodeStatistics
 from td3_robot.vec_env import Step
+from tests.td3_robot.distributed.test_communicator import together
 
 NO = False
 YES = True
@@ -63,3 +64,17 @@ def test_the_means_go_on_where_they_were_saved(begin_anew):
         second.begin()
     second.count(step([1.0, 1.0], [YES, NO]))
     assert second.pop_means() == {"train_return": ((1 if begin_anew else 2) + 2) / 2}
+
+
+def test_of_several_processes_each_episode_counts_as_much():
+    """Four with return 1 in one process; in the other two with return 4, the only known success."""
+
+    def work(comm):
+        means = EpisodeStatistics(2, "cpu")
+        for _ in range(2 - comm.rank):
+            means.count(
+                step([1.0 + 3 * comm.rank] * 2, [YES, YES], [YES, NO] if comm.rank else None)
+            )
+        return means.pop_means(comm)
+
+    assert together(2, work) == [{"train_return": 2.0, "train_success_rate": 1 / 6}] * 2

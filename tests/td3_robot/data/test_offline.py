@@ -91,6 +91,20 @@ def test_interrupted_and_resumed_it_ends_exactly_as_uninterrupted(
     assert_same(whole.agent.state_dicts(), second.agent.state_dicts())
 
 
+@pytest.mark.parametrize("steps", [4000, 3000, 5000])
+@pytest.mark.parametrize("prioritized", [False, True])
+def test_a_run_does_not_go_on_with_other_transitions_in_its_file(
+    tmp_path, train, dataset, point_env, prioritized, steps
+):
+    options = OFFLINE | {"replay": ReplayConfig(batch_size=64, prioritized=prioritized)}
+    options |= {"dataset": dataset, "steps": 20}
+    train(tmp_path / "run", **options).run()
+    other = collect(homewards, point_env(8, 0), steps, seed=1, noise=0.3)
+    save_dataset(dataset, other._replace(reward=other.reward + 1.0))
+    with pytest.raises(ConfigError, match="data.npz' has changed since the run began"):
+        train(tmp_path / "run", **options).resume()
+
+
 def test_a_dataset_of_another_width_is_refused(tmp_path, train, dataset, point_env):
     class Wide(point_env):
         o_dim = 5

@@ -10,7 +10,7 @@ from envs.command_line import TrainFlags
 from envs.config.env_options import EnvOptions
 from td3_robot.cli import arguments
 from td3_robot.errors import ConfigError
-from td3_robot.sweep.search_space import FloatRange, read_search_space
+from td3_robot.sweep.search_space import FloatRange, find_trusted, read_search_space
 
 parse_train = functools.partial(arguments.parse_train, environment=EnvOptions, flags=TrainFlags)
 
@@ -62,6 +62,12 @@ def test_without_a_number_every_combination_is_tried(plan):
     assert {(trial.options["task"], trial.options["seed"]) for trial in trials} == {("track", 0)}
 
 
+def test_as_many_as_there_are_combinations_may_be_drawn_and_pbt_may_begin_with_equal_ones(plan):
+    options = {"replay.n_step": [1, 2], "td3.tau": [0.1, 0.2], "seed": [0, 1]}
+    assert len(plan(options, trials=8).make_trials()) == 8
+    assert len(plan(options, trials=10, scheduler="pbt").make_trials()) == 10
+
+
 def test_four_digits_of_a_value_lie_in_its_range():
     for low, high in ((0.99, 0.99999), (0.12345, 0.2), (1e-5, 1.23456e-4)):
         interval = FloatRange(low, high, log=low < 1e-3)
@@ -106,7 +112,11 @@ def test_a_trial_is_the_training_that_a_user_would_write(plan):
 def test_a_name_may_be_written_as_the_command_line_takes_it_and_plugins_are_for_every_trial(plan):
     found = plan({"td3": {"actor-lr": [1e-3, 1e-4]}, "plugins": ["mine", "ours"]})
     assert list(found.varied) == ["td3.actor_lr"] and found.fixed == {"plugins": ["mine", "ours"]}
-    assert parse_train(found.make_trials()[1].words).flags.plugins == ("mine", "ours")
+    trial = found.make_trials()[1]
+    assert parse_train(trial.words).flags.plugins == ("mine", "ours")
+    assert find_trusted(trial.options) == ["plugins"]
+    assert find_trusted({"env": "mine:Mine-v0"}) == ["env"]
+    assert find_trusted({"env": "Pendulum-v1"}) == find_trusted({"env": None}) == []
 
 
 RANGE = {"td3.tau": {"low": 0.1, "high": 0.2}}
@@ -122,6 +132,12 @@ RANGE = {"td3.tau": {"low": 0.1, "high": 0.2}}
             {"trials": 3},
             "trials must be a multiple of the 2 seeds, got 3",
         ),
+        (
+            {"td3.tau": [0.1, 0.2], "replay.n_step": [1, 2, 3], "seed": [0, 1]},
+            {"trials": 14},
+            "trials must be at most 12, all that there are with these lists and seeds, got 14",
+        ),
+        ({"task": "track"}, {"trials": 2}, "trials must be at most 1, all that there are"),
         ({"td3.tau": []}, {}, "td3.tau must have at least one value: its list is empty"),
         (
             {"td3.tau": {"low": 2, "high": 1}},

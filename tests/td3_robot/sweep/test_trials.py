@@ -21,7 +21,15 @@ from envs.config.env_options import EnvOptions
 from td3_robot.cli import arguments
 from td3_robot.cli.arguments import save_config
 from td3_robot.sweep.parallel_coordinates import PICTURE, make_axis, plot_settings
-from td3_robot.sweep.results import BEST, Result, make_rows, rank_settings, read_result, write_best
+from td3_robot.sweep.results import (
+    BEST,
+    Result,
+    Setting,
+    make_rows,
+    rank_settings,
+    read_result,
+    write_best,
+)
 from td3_robot.sweep.search_space import Categorical, FloatRange, SearchSpace, SweepConfig, Trial
 from td3_robot.sweep.status_table import TrialTable
 from td3_robot.sweep.trial_process import STOP, TrialProcess, get_end_mark
@@ -48,6 +56,8 @@ for row in range(made, 3):
     if end == "fails":
         print("error: no luck", file=sys.stderr)
         sys.exit(2)
+    if end == "raises":
+        raise ValueError
     if end == "is killed":
         os.kill(os.getpid(), signal.SIGKILL)
     if end == "waits":
@@ -107,6 +117,14 @@ def test_what_failed_says_why_and_is_gone_on_with(attempt, monkeypatch, end, why
     assert (folder / "sittings").read_text().splitlines()[
         1
     ] == "--resume=checkpoints/s/trial0 --td3.tau=0.1"
+
+
+def test_a_failure_is_not_explained_by_an_earlier_one(attempt, monkeypatch):
+    monkeypatch.setenv("END", "fails")
+    assert follow(attempt()[1])[1]["why"] == "no luck"
+    monkeypatch.setenv("END", "raises")
+    why = "ended with exit code 1; see checkpoints/s/trial0.log"
+    assert follow(attempt()[1])[1]["why"] == why
 
 
 def test_a_wish_to_stop_reaches_a_trial_that_trains(attempt, monkeypatch):
@@ -216,6 +234,25 @@ def test_success_may_come_with_the_first_training_episode_that_ends(attempt):
         assert steps == [100] and told["why"].startswith(f"{why}an evaluation of trial0 has env")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("env", ["mine:Mine-v0", "Pendulum-v1"])
+def test_what_names_code_to_run_is_said_again_at_each_resume(tmp_path, monkeypatch, env):
+    """No run's own file may name it."""
+    pytest.importorskip("ray")
+    from td3_robot.sweep import ray_backend
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ray_backend, "TrialProcess", lambda *arguments: arguments)
+    options = {"env": env, "plugins": ["mine"], "td3.tau": 0.1, "steps": 300, "seed": 0}
+    places = {"place": str(tmp_path), "sweep": "s", "script": "train.py"}
+    actor = object.__new__(type("Actor", (ray_backend.TrialActor,), {"trial_name": "trial0"}))
+    actor.config = {"trial": {"options": options}, "varied": ["td3.tau"], "metric": "m", **places}
+    actor.setup(actor.config)
+    _, _, begin, change, *_ = actor._process
+    trusted = ["--plugins=mine", *([f"--env={env}"] if ":" in env else [])]
+    assert change == ["--td3.tau=0.1", *trusted] and {*change, "--seed=0"} < {*begin}
+
+
 # What came of it
 
 VARIED = {
@@ -298,6 +335,8 @@ def test_what_is_no_number_is_worse_than_any(goal):
     ]
     for results in (made, made[::-1], made[1:] + made[:1]):
         assert rank_settings(results, goal)[-1].options["td3.tau"] == 0.01
+    one = Setting(options[0], (made[0], made[1]))
+    assert list(make_rows([one], make_space()))[1][4:6] == ["nan", "-"]
 
 
 def test_an_option_has_one_place_on_its_axis_however_it_was_written():
@@ -342,6 +381,27 @@ def test_results_are_those_of_the_run_folder(tmp_path):
     (run / "summary.json").write_text(json.dumps({"finished": True, "success_rate": 0.6}))
     found = read_result(tmp_path, trial, make_space())
     assert found and (found.state, found.value) == ("finished", 0.6)
+
+
+@pytest.mark.parametrize("goal", ["max", "min"])
+def test_a_setting_of_which_a_seed_failed_before_its_first_evaluation_is_not_the_best(
+    tmp_path, goal
+):
+    """The one that is left would be the mean of all."""
+    values = {0.01: ("0.9", None), 0.02: ("0.5", "0.5"), 0.03: ("0.1", None)}
+    results = []
+    for i, (tau, seed) in enumerate((tau, seed) for tau in values for seed in range(2)):
+        trial = Trial(f"trial{i}", {"td3.tau": tau, "schedule.lr": "linear", "seed": seed})
+        (tmp_path / trial.name).mkdir()
+        if (value := values[tau][seed]) is not None:
+            text = f"env_steps,gradient_steps,success_rate\n900,1,{value}\n"
+            (tmp_path / trial.name / "metrics.csv").write_text(text)
+            (tmp_path / trial.name / "summary.json").write_text('{"finished": true}')
+        results.append(read_result(tmp_path, trial, make_space()))
+    best, *others = rank_settings(results, goal)
+    assert (best.options["td3.tau"], best.mean) == (0.02, 0.5)
+    assert [(other.steps, other.reached) for other in others] == [(0, 0)] * 2
+    assert "trial1 (unfinished)" in "".join(list(make_rows([best, *others], make_space()))[2])
 
 
 def test_the_table_prints_what_each_trial_does(capsys):

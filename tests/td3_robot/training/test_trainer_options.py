@@ -16,7 +16,6 @@ from td3_robot.config.run import (
     TD3Config,
 )
 from td3_robot.training import periodic_evaluation
-from td3_robot.training.trainer import _average
 from td3_robot.utils.communicator import Communicator
 from td3_robot.vec_env import draw_uniform
 from tests.support import set_default_dtype
@@ -160,5 +159,3 @@ def test_processes_that_know_different_figures_have_the_same_means(monkeypatch):
     evaluation = periodic_evaluation.PeriodicEvaluation(env, 0, Two([3, scores]))
     means = evaluation.evaluate(None, "evaluation")
     assert means == {"success_rate": 0.375, "episode_return": 2.5}
-    other = {"train_return": 3.0, "train_success_rate": 0.5}
-    assert _average({"train_return": 1.0}, Two(other)) == other | {"train_return": 2.0}
