@@ -115,6 +115,8 @@ def test_a_registered_arm_has_all_links_of_its_file(configs, tmp_path):
             for q in (np.array([-1.0]), np.array([1.5])):
                 T = compute_link_pose(other, q)
                 np.testing.assert_allclose(compute_link_pose(link, q), T, atol=1e-12)
+    for robot in (made, expected):  # whichever branch is the first
+        np.testing.assert_allclose(robot.rtb.fkine([0.0]).t, [0.3, 0.0, 0.0], atol=1e-12)
     assert [link.m for link in made.rtb.links] == [link.m for link in expected.rtb.links]
 
 
