@@ -11,6 +11,8 @@ from envs.robots.gripper import Gripper
 from envs.robots.links import Link, find_link, number_joints, select_arm_links, walk_to_base
 from envs.robots.sources import read_source
 from envs.robots.urdf.links import list_links
+from envs.robots.urdf.tree import Tree
+from td3_robot.errors import ConfigError, not_none
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,47 @@ class Body:
     arm: Sequence[Any]
     hand: Sequence[Any] = ()
     tcp: np.ndarray = field(default_factory=lambda: np.eye(4))
+
+
+def find_flange(name: str, tree: Tree, tcp: str, hand: Gripper | None) -> str:
+    """Find the link that carries the gripper: `tcp`, or the one below a gripper of the same model.
+
+    Args:
+        name: of the robot, for messages.
+        tree: the arm's model.
+        tcp: the TCP of the arm without a gripper.
+        hand: the gripper, or None.
+
+    Raises:
+        ConfigError: the gripper is a part of the model that other joints move than the TCP.
+    """
+    if hand is None or hand.source is not None or not {hand.root, tcp} <= set(tree.links):
+        return tcp
+    wanted, found = (
+        [joint.name for joint in tree.find_path(link) if joint.moves] for link in (hand.root, tcp)
+    )
+    flange = not_none(tree.find_joint_above(hand.root)).parent if wanted else hand.root
+    if found != wanted:
+        raise ConfigError(
+            f"robot {name!r}: TCP {tcp!r} is not moved by the same joints as its gripper "
+            f"{hand.name!r}: choose {flange!r}, which carries it"
+        )
+    return flange
+
+
+def list_moving(tree: Tree, flange: str, hand: Gripper | None) -> set[str]:
+    """List the joints that move the flange, and those of a gripper that is part of the model.
+
+    The others stand still or follow one of them.
+    """
+    moving = {joint.name for joint in tree.find_path(flange)}
+    if hand is not None and hand.source is None:
+        moving |= {
+            joint.name
+            for joint in tree.joints.values()
+            if any(above.parent == hand.root for above in tree.find_path(joint.child))
+        }
+    return moving
 
 
 def join_links(

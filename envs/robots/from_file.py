@@ -1,21 +1,24 @@
 """A robot from any URDF, xacro or MJCF file: what the file lacks is computed from the model."""
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from envs.config.notices import warn_once
 from envs.kinematics import Chain, compile_ets, fkine, fkine_jacob0
-from envs.robots.body import Body, join_links, list_transforms, take_links
+from envs.robots.body import Body, find_flange, join_links, list_moving, list_transforms, take_links
 from envs.robots.gripper import Gripper, make_gripper
 from envs.robots.mjcf import MjcfArm, load_mjcf
 from envs.robots.mjcf.gripper import BASE
 from envs.robots.robot import Robot
 from envs.robots.urdf import UrdfArm, load_urdf
 from envs.robots.urdf.links import list_links
+from envs.robots.urdf.rtb_model import build_model
+from envs.robots.urdf.tree import Tree, join_names
 from td3_robot.errors import ConfigError
 
 _SAMPLES = 8192
@@ -43,9 +46,9 @@ def make_robot_from_file(
 
     Args:
         path: a .urdf, .xacro or .xml file; the last in MJCF.
-        gripper: a registered gripper, put on with its base at the TCP link, so that the TCP becomes
-            its own; "none" for none. None takes that of an MJCF file, if its fingers move as one.
-            Other fingers beyond the TCP link stand still.
+        gripper: a registered gripper, put on with its base at the TCP link in place of what is
+            there, or where the file has it; the TCP becomes its own. "none" for none. None takes
+            that of an MJCF file, if its fingers move as one. Other fingers stand still.
         tcp: the link, or in MJCF the site or body, that is the TCP, or that carries the gripper;
             None where there is only one it can be.
         xacro: values of the arguments of a .xacro file.
@@ -59,16 +62,20 @@ def make_robot_from_file(
     arm = _load_arm(path, tcp, xacro or {}, base, velocity, grip=gripper is None)
     name = Path(path).name.split(".")[0]
     chain = arm.chain
-    flange = arm.tcp_link
+    flange = carrier = find_flange(name, arm.tree, arm.tcp_link, hand)
+    moving = arm.moving if hand is None else list_moving(arm.tree, flange, hand)
     if hand is None and arm.gripper is not None:
         hand = arm.gripper
         flange = hand.root.removesuffix(f":{BASE}")
-    make_rtb = functools.partial(_make_rtb, name, arm, flange, hand)
-    links = list_links(arm.tree, arm.moving)
+    make_rtb = functools.partial(_make_rtb, name, arm.tree, moving, flange, hand)
+    links = list_links(arm.tree, moving)
     body = Body(links) if hand is None else join_links(name, links, flange, hand, np.eye(4))
     if body is None:
         make_rtb = functools.cache(make_rtb)
         body = take_links(make_rtb())
+    held = {link.name for link in (*body.arm, *body.hand)}
+    if gone := [link.name for link in links if link.is_drawn and link.name not in held]:
+        warn_once(f"{path}: the gripper takes the place of {join_names(gone)}")
     if hand is not None and hand is not arm.gripper:
         chain = compile_ets(list_transforms(body, flange))
     box = find_workspace(chain, arm.qlim, arm.home)
@@ -90,7 +97,7 @@ def make_robot_from_file(
         gripper=hand,
         physics=arm.physics,
         file=Path(path),
-        tcp_link=arm.tcp_link,
+        tcp_link=carrier,
         chosen=_format_choices(base, velocity, xacro or {}),
     )
 
@@ -107,11 +114,14 @@ def _format_choices(
     return {option: values for option, values in words.items() if values}
 
 
-def _make_rtb(name: str, arm: UrdfArm | MjcfArm, flange: str, hand: Gripper | None) -> Any:
+def _make_rtb(
+    name: str, tree: Tree, moving: Collection[str], flange: str, hand: Gripper | None
+) -> Any:
     """Make the roboticstoolbox model of an arm and the gripper that it wears."""
     from envs.robots.assembly import assemble  # here: it takes seconds
 
-    return arm.model if hand is None else assemble(name, arm.model, flange, hand, np.eye(4))
+    model = build_model(tree, moving)
+    return model if hand is None else assemble(name, model, flange, hand, np.eye(4))
 
 
 def _load_arm(

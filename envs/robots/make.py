@@ -12,13 +12,12 @@ import numpy as np
 
 from envs.config.yaml_values import CONFIGS, check_keys, make_pose, parse_numbers, read_values
 from envs.kinematics import compile_ets
-from envs.robots.body import join_links, list_transforms, take_links
+from envs.robots.body import find_flange, join_links, list_moving, list_transforms, take_links
 from envs.robots.gripper import Gripper, make_gripper
 from envs.robots.physics import read_physics
 from envs.robots.robot import Robot
 from envs.robots.sources import read_source
 from envs.robots.urdf.links import list_links
-from envs.robots.urdf.tree import Tree
 from td3_robot.errors import ConfigError, unknown
 
 _NEEDED = ("model", "flange", "home", "qlim", "qdlim", "workspace")
@@ -127,14 +126,18 @@ def _make_registered(name: str, gripper: str | None) -> Robot:
     owner = f"robot {name!r}"
     file = f"configs/robots/{name}.yaml"
     check_keys(owner, values, file, _NEEDED, _OPTIONAL)
-    wanted = values.get("gripper", "none") if gripper is None else gripper
-    hand = None if wanted == "none" else make_gripper(wanted)
+    own = _make_hand(values.get("gripper", "none"))
+    hand = own if gripper is None else _make_hand(gripper)
+    whole = hand is None and (own is None or own.source is not None)
     mount = make_pose(parse_numbers(owner, "mount", values.get("mount", [0] * 6), (6,)))
 
     flange = str(values["flange"])
     tree = read_source(owner, values["model"])
-    moving = None if tree is None else _list_moving(tree, flange, hand)
-    mounted = (flange, hand, mount, hand is None and "gripper" not in values)
+    moving = None
+    if tree is not None:
+        flange = find_flange(name, tree, flange, hand)
+        moving = list_moving(tree, flange, hand)
+    mounted = (flange, hand, mount, whole)
     make_rtb = functools.partial(_make_rtb, name, values["model"], moving, *mounted)
     body = None if tree is None else join_links(name, list_links(tree, moving), *mounted)
     if body is None:
@@ -155,19 +158,8 @@ def _make_registered(name: str, gripper: str | None) -> Robot:
     )
 
 
-def _list_moving(tree: Tree, flange: str, hand: Gripper | None) -> set[str]:
-    """List the joints that move the flange, and those of a gripper that is part of the model.
-
-    The others stand still or follow one of them, as in a robot made from the file itself.
-    """
-    moving = {joint.name for joint in tree.find_path(flange)}
-    if hand is not None and hand.source is None:
-        moving |= {
-            joint.name
-            for joint in tree.joints.values()
-            if any(above.parent == hand.root for above in tree.find_path(joint.child))
-        }
-    return moving
+def _make_hand(name: str) -> Gripper | None:
+    return None if name == "none" else make_gripper(name)
 
 
 def _make_rtb(

@@ -74,11 +74,14 @@ class Robot:
 
     @functools.cached_property
     def rtb(self) -> Any:
-        """The roboticstoolbox model of arm and gripper, for drawing and reference.
+        """The roboticstoolbox model of arm and gripper, for drawing and reference; it ends at the
+        TCP.
 
         It is made on first use, since roboticstoolbox takes seconds to import.
         """
         model = self.make_rtb()
+        if self.gripper is None and self.tcp_link is not None:  # else any branch could be the end
+            model._ee_links = [model.link_dict[self.tcp_link]]
         _release_models_at_exit()
         return model
 

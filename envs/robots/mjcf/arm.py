@@ -17,12 +17,17 @@ from envs.robots.gripper import Gripper
 from envs.robots.mjcf.compile import CompiledFile, compile_mjcf
 from envs.robots.mjcf.convert import convert_model
 from envs.robots.mjcf.gripper import PREFIX, attach_gripper, find_grippers
-from envs.robots.mjcf.limits import find_limits, spread_velocity
+from envs.robots.mjcf.limits import find_limits
 from envs.robots.mjcf.names import Names
 from envs.robots.mjcf.select import choose_tcp, find_base, list_arm_joints, list_below
 from envs.robots.mjcf.servos import read_physics
 from envs.robots.physics import Physics
-from envs.robots.urdf.arm import compile_path, describe_faults, read_position_limits
+from envs.robots.urdf.arm import (
+    compile_path,
+    describe_faults,
+    read_position_limits,
+    spread_velocity,
+)
 from envs.robots.urdf.rtb_model import build_model
 from envs.robots.urdf.tree import Joint, Tree
 

@@ -7,36 +7,11 @@ from typing import Any
 import numpy as np
 
 from envs.config.yaml_values import CONFIGS, check_keys, parse_numbers, read_values
-from envs.robots.urdf.arm import FASTEST, SLOWEST
 from envs.robots.urdf.tree import join_names
 from td3_robot.errors import ConfigError
 
 _FILE = "configs/limits/arms.yaml"
 _KEYS = ("qdlim", "qddlim", "qdddlim")
-
-
-def spread_velocity(
-    given: Sequence[float], joint_names: Sequence[str], prismatic: Sequence[bool]
-) -> np.ndarray:
-    """Spread one velocity limit over n joints, or check n of them (n,) [rad/s or m/s].
-
-    Raises:
-        ConfigError: neither one nor n are given, or a limit that no arm has.
-    """
-    names = join_names(joint_names)
-    n = len(joint_names)
-    if len(given) not in (1, n):
-        raise ConfigError(
-            f"velocity takes one limit for all joints, or {n} for {names}; got {len(given)}"
-        )
-    values = np.broadcast_to(np.asarray(given, float), (n,)).copy()
-    fastest = np.where(prismatic, FASTEST[True], FASTEST[False])
-    if not ((values >= SLOWEST) & (values <= fastest)).all():
-        raise ConfigError(
-            f"velocity limits must be from {SLOWEST:g} to {FASTEST[False]:g} rad/s or "
-            f"{FASTEST[True]:g} m/s, got {values.tolist()} for {names}"
-        )
-    return values
 
 
 def find_limits(source: str, model: str, joint_names: Sequence[str]) -> dict[str, np.ndarray]:

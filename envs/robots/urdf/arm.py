@@ -201,17 +201,9 @@ def read_velocity_limits(
         ConfigError: joints without one, or with one that no arm has, all named; or limits given
             that do not fit.
     """
-    names = [joint.name for joint in joints]
     if given is not None:
-        qdlim = np.array(given, float)
-        if qdlim.shape == (1,):
-            qdlim = np.repeat(qdlim, len(joints))
-        if qdlim.shape != (len(joints),) or not (np.isfinite(qdlim) & (qdlim > 0)).all():
-            raise ConfigError(
-                f"qdlim must be one positive number or {len(joints)}, for {', '.join(names)}; got "
-                f"{given}"
-            )
-        return qdlim
+        slides = [joint.kind == "prismatic" for joint in joints]
+        return spread_velocity(given, [joint.name for joint in joints], slides)
     how = "or give them with --velocity"
     if missing := [joint.name for joint in joints if joint.velocity is None or joint.velocity <= 0]:
         add = 'add velocity="..." [rad/s or m/s] to the <limit> of each'
@@ -230,6 +222,31 @@ def read_velocity_limits(
             f"{how}"
         )
     return np.array([joint.velocity for joint in joints])
+
+
+def spread_velocity(
+    given: Sequence[float], joint_names: Sequence[str], prismatic: Sequence[bool]
+) -> np.ndarray:
+    """Spread one velocity limit over n joints, or check n of them (n,) [rad/s or m/s].
+
+    Raises:
+        ConfigError: neither one nor n are given, or a limit that no arm has.
+    """
+    names = join_names(joint_names)
+    n = len(joint_names)
+    limits = np.asarray(given, float)
+    if limits.shape not in ((1,), (n,)):
+        raise ConfigError(
+            f"velocity takes one limit for all joints, or {n} for {names}; got {given}"
+        )
+    values = np.broadcast_to(limits, (n,)).copy()
+    fastest = np.where(prismatic, FASTEST[True], FASTEST[False])
+    if not ((values >= SLOWEST) & (values <= fastest)).all():
+        raise ConfigError(
+            f"velocity limits must be from {SLOWEST:g} to {FASTEST[False]:g} rad/s or "
+            f"{FASTEST[True]:g} m/s, got {values.tolist()} for {names}"
+        )
+    return values
 
 
 def compile_path(path: list[Joint], dtype: torch.dtype = torch.float32) -> Chain:

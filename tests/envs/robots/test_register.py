@@ -115,7 +115,66 @@ def test_a_registered_arm_has_all_links_of_its_file(configs, tmp_path):
             for q in (np.array([-1.0]), np.array([1.5])):
                 T = compute_link_pose(other, q)
                 np.testing.assert_allclose(compute_link_pose(link, q), T, atol=1e-12)
+    for robot in (made, expected):  # whichever branch is the first
+        np.testing.assert_allclose(robot.rtb.fkine([0.0]).t, [0.3, 0.0, 0.0], atol=1e-12)
     assert [link.m for link in made.rtb.links] == [link.m for link in expected.rtb.links]
+
+
+HAND = """<link name="panda_hand">{box}</link><link name="panda_leftfinger">{box}</link>
+<link name="panda_rightfinger">{box}</link>
+<joint name="h" type="fixed"><parent link="tcp"/><child link="panda_hand"/></joint>
+<joint name="l" type="prismatic"><parent link="panda_hand"/><child link="panda_leftfinger"/>
+<axis xyz="0 1 0"/>{limit}</joint>
+<joint name="r" type="prismatic"><parent link="panda_hand"/><child link="panda_rightfinger"/>
+<axis xyz="0 -1 0"/>{limit}<mimic joint="l"/></joint></robot>""".format(
+    box='<visual><geometry><box size="0.02 0.02 0.02"/></geometry></visual>',
+    limit='<limit lower="0" upper="0.04" velocity="1"/>',
+)
+
+
+@pytest.fixture
+def handed(tmp_path) -> str:
+    path = tmp_path / "handed.urdf"
+    path.write_text(RODS.replace("</robot>", HAND))
+    return str(path)
+
+
+@pytest.mark.parametrize("tcp", ["upper", "tcp", "panda_hand"])
+def test_the_gripper_of_a_file_moves_its_fingers(configs, handed, tcp):
+    """By name, whichever link before its fingers is the TCP; also in MuJoCo, and registered."""
+    made = make_robot(handed, "panda_hand", tcp)
+    register.register(made, "handed")
+    for robot in (made, make_robot("handed")):
+        assert {link.name for link in robot.body.arm} == {"base", "upper", "rod", "lid", "tcp"}
+        places = []
+        for links in (robot.body.hand, robot.rtb.grippers[0].links):
+            q = robot.gripper.compute_model_q(links, 0.03)
+            places += [compute_link_pose(link, q, links[0])[:3, 3] for link in links]
+        np.testing.assert_allclose(places, 2 * [[0, 0, 0], [0, 0.03, 0], [0, -0.03, 0]], atol=1e-12)
+        np.testing.assert_allclose(robot.rtb.fkine(np.zeros(1)).t, [0.3, 0, 0.1034], atol=1e-9)
+    pytest.importorskip("mujoco")
+    env = envs.make(handed, "reach", gripper="panda_hand", tcp=tcp, engine="mujoco")
+    env.reset(0)
+    assert torch.isfinite(env.step(torch.ones(1, env.a_dim)).observation).all()
+
+
+def test_a_tcp_beyond_a_finger_is_not_where_the_gripper_is(handed):
+    words = "TCP 'panda_leftfinger' is not moved by .* choose 'tcp', which carries it"
+    with pytest.raises(ConfigError, match=words):
+        make_robot(handed, "panda_hand", "panda_leftfinger")
+
+
+def test_what_a_gripper_takes_the_place_of_is_said_and_comes_back_without(
+    configs, tmp_path, capsys
+):
+    path = tmp_path / "rods.urdf"
+    path.write_text(RODS.replace("</robot>", BEYOND))
+    register.register(make_robot(str(path), "robotiq_2f_85", "tcp"), "gripping")
+    assert "the gripper takes the place of camera, finger" in capsys.readouterr().err
+    there = [
+        {link.name for link in make_robot("gripping", hand).body.arm} for hand in (None, "none")
+    ]
+    assert there[1] - there[0] == {"camera", "finger"}
 
 
 WRONG = {

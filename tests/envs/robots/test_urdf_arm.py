@@ -227,11 +227,16 @@ def test_velocity_limits_that_mean_any_are_refused_by_name(tmp_path):
     assert load_urdf(edited(tmp_path, ('velocity="3"', 'velocity="100"'))).qdlim[2] == 100.0
 
 
-@pytest.mark.parametrize("qdlim", [[1, 1], [1, 1, 0], [1, 1, np.nan], [[1, 1, 1]], []])
+@pytest.mark.parametrize("qdlim", [[1, 1], [[1, 1, 1]], []])
 def test_velocity_limits_that_do_not_fit(qdlim):
-    assert "qdlim must be one positive number or 3, for slide, shoulder, wrist" in get_refusal(
-        load_urdf, GANTRY, qdlim=qdlim
-    )
+    message = get_refusal(load_urdf, GANTRY, qdlim=qdlim)
+    assert "velocity takes one limit for all joints, or 3 for slide, shoulder, wrist" in message
+
+
+@pytest.mark.parametrize("qdlim", [[1, 1, 0], [1, 1, np.nan], [21, 1, 1], [1, 1, 101], [1e6]])
+def test_given_velocity_limits_are_such_as_arms_have(qdlim):
+    message = get_refusal(load_urdf, GANTRY, qdlim=qdlim)
+    assert "velocity limits must be from 0.001 to 100 rad/s or 20 m/s" in message
 
 
 def test_position_limits_that_leave_no_arm(tmp_path):
