@@ -162,15 +162,24 @@ def make_from_config(
         named = {name: getattr(options, name) for name in _SWITCHES}
         named["guard_stops"] = options.guard and options.guard_stops
         if robot is None:
-            described = ("gripper", "tcp", "base", "velocity", "acceleration")
-            named |= {name: getattr(options, name) for name in described}
-            named["xacro"] = parse_assignments("xacro", options.xacro)
+            named |= list_robot_keywords(options)
         named |= {"training": training, "disturbances": combine_disturbances(options)}
         return make(robot or options.robot, options.task, num_envs, device, seed, **named)
     from envs.from_gymnasium import make_gymnasium  # here: our own robots do without gymnasium
 
     named = {"vector": options.vector, "time_limit": options.time_limit, "render_mode": render_mode}
     return make_gymnasium(options.env, num_envs, device, seed, **named)
+
+
+def list_robot_keywords(options: EnvOptions) -> dict[str, Any]:
+    """List the keywords of `make_robot` that options give.
+
+    Raises:
+        ConfigError: a word of `xacro` is not KEY=VALUE.
+    """
+    names = ("gripper", "tcp", "base", "velocity", "acceleration")
+    xacro = parse_assignments("xacro", options.xacro)
+    return {"xacro": xacro, **{name: getattr(options, name) for name in names}}
 
 
 def make_from_moment(

@@ -199,16 +199,14 @@ def build_live_view(arguments: TrainArguments, policy: Any, in_browser: bool) ->
     import copy
 
     import envs
-    from envs.config.assignments import parse_assignments
+    from envs.registry import list_robot_keywords
     from envs.view.live import LiveView
     from envs.view.playback import play_live
 
     options = arguments.environment
     flags = arguments.flags
     seed = arguments.config.seed
-    described = ("gripper", "tcp", "base", "velocity", "acceleration")
-    named: dict[str, Any] = {name: getattr(options, name) for name in described}
-    named["xacro"] = parse_assignments("xacro", options.xacro)
+    named = list_robot_keywords(options)
     make_robot = functools.partial(envs.make_robot, options.robot, **named)
     make_env = functools.partial(make_envs_with_plugins, flags.plugins, options, seed)
     shown = copy.deepcopy(policy).cpu()
