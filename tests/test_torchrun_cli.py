@@ -119,7 +119,9 @@ def test_a_job_that_loses_a_machine_or_a_process_goes_on(torchrun, tmp_path):
     assert job.returncode == 0, err
     again = "continue with: torchrun --nproc_per_node 2 -- train.py --resume two"
     assert re.fullmatch(f"error: process 0 of 2 has lost another one .*; {again}", told(err))
-    learning = r"learning Pendulum-v1 \(seed 0\) in checkpoints/two, from [\d,]+ env steps on, 2 processes"
+    learning = (
+        r"learning Pendulum-v1 \(seed 0\) in checkpoints/two, from [\d,]+ env steps on, 2 processes"
+    )
     assert len(re.findall(learning, out)) == 2
     summary = json.loads((run / "summary.json").read_text())
     assert summary["finished"] and summary["env_steps"] == 1_600
