@@ -40,7 +40,7 @@ def read_arrays(folder: Path) -> dict[str, np.ndarray]:
     - `terminals` are frames with `next.done`, but none that is `next.truncated` and, where the
       dataset has `next.success`, none that is no success. Where it has no `next.done`, a success in
       an episode's last frame is one. All other ends of episodes are `timeouts`: a recording that
-      ends is no end of the task.
+      ends is no end of the task. So are frames whose next one, by `frame_index`, was removed.
 
     LeRobot stores no observation after an episode's last frame, so that there are no
     `next_observations`.
@@ -105,6 +105,7 @@ def _name_columns(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return the columns under D4RL's names."""
     episode = columns["episode_index"]
     is_last = np.append(episode[1:] != episode[:-1], True)
+    is_cut = np.append(np.diff(columns["frame_index"]) != 1, True)  # frames after it were removed
     success = columns.get("next.success")
     reward = columns.get("next.reward")
     if reward is None and success is None:
@@ -125,5 +126,5 @@ def _name_columns(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         "actions": columns["action"].reshape(len(episode), -1),
         "rewards": reward,
         "terminals": terminated,
-        "timeouts": is_last & ~terminated,
+        "timeouts": (is_last | is_cut) & ~terminated,
     }

@@ -43,7 +43,7 @@ class MLflowLog:
     KILLED, as `summary.json` says; FAILED without a new summary.
 
     A failure of MLflow never ends a training: metrics that it does not accept are sent again at the
-    next evaluation, and the first failure is printed on stderr.
+    next evaluation, but for names that MLflow refuses; the first failure is printed on stderr.
 
     Args:
         folder: the run folder.
@@ -79,12 +79,16 @@ class MLflowLog:
     def log(self, metrics: dict[str, float]) -> None:
         """Send every finite metric."""
         from mlflow.entities import Metric
+        from mlflow.utils.validation import _validate_metric
 
         milliseconds = int(1000 * time.time())
         step = get_steps(metrics)
         for name, value in metrics.items():
             if name != "env_steps" and math.isfinite(value):
-                self._pending.append(Metric(name, float(value), milliseconds, step))
+                with self._warn_on_failure():
+                    # one that is refused, as for its name, would keep back all others
+                    _validate_metric(name, float(value), milliseconds, step)
+                    self._pending.append(Metric(name, float(value), milliseconds, step))
         with self._warn_on_failure():
             self._send()
 

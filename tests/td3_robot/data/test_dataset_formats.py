@@ -246,7 +246,7 @@ def write_lerobot(folder: Path, version: str, episodes: list[dict[str, np.ndarra
         }
         columns |= {
             "episode_index": pyarrow.array([number] * steps),
-            "frame_index": pyarrow.array(range(steps)),
+            "frame_index": pyarrow.array(episode.get("frame_index", range(steps))),
             "timestamp": pyarrow.array(np.arange(steps) / 30),
         }
         tables.append(pyarrow.table(columns))
@@ -289,6 +289,21 @@ def test_frames_of_lerobot_are_read_back_equal(version, tmp_path):
     going = kept & ~data.terminated
     assert torch.equal(read.next_state[~read.terminated], data.next_state[going])
     assert read.truncated.nonzero().tolist() == [[1998]]  # the row before the one left out
+
+
+def test_a_frame_whose_successor_was_removed_is_left_out(tmp_path):
+    """Of episodes of 3, 4 and 2 frames, the second frame of the first two is not in the file."""
+    data = make_transitions()
+    episodes = make_episodes(data)
+    for number, removed in enumerate(([1], [1], [])):
+        whole = episodes[number] | {"frame_index": np.arange(len(episodes[number]["action"]))}
+        kept = np.setdiff1d(whole["frame_index"], removed)
+        episodes[number] = {name: values[kept] for name, values in whole.items()}
+    write_lerobot(tmp_path / "set", "v3.0", episodes, SHAPES)
+    read = load_dataset("set")
+    assert torch.equal(read.action, data.action[[2, 5, 7]])
+    going = ~read.terminated
+    assert torch.equal(read.next_state[going], data.next_state[[5, 7]])
 
 
 def test_a_lerobot_dataset_is_found_by_its_name(tmp_path):

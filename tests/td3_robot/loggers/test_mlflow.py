@@ -112,6 +112,19 @@ def test_metrics_lie_over_env_steps_and_what_is_no_number_is_left_out(folder):
     assert run_of(folder).data.metrics.keys() == {"gradient_steps", "episode_return", "Q1_loss"}
 
 
+@pytest.mark.parametrize("name", ["reward (mean)", "a//b", "../b", "é" * 300, ""])
+def test_a_name_that_mlflow_refuses_keeps_back_no_other_metric(folder, name, capsys):
+    log = MLflowLog(folder, OPTIONS, "run7")
+    for step in (1000, 2000):
+        log.log({"env_steps": step, "gradient_steps": 10, name: 1.0, "episode_return": 2.0})
+    log.close()
+    assert history(folder, "episode_return") == [(1000, 2.0), (2000, 2.0)]
+    assert run_of(folder).info.status == "FAILED"  # there is no summary: closing went through
+    told = capsys.readouterr().err
+    assert told.startswith("warning: MLflow does not accept the metrics of run7: ")
+    assert told.count("\n") == 1 and log.failed
+
+
 def test_offline_metrics_lie_over_gradient_steps(folder):
     log = MLflowLog(folder, OPTIONS, "run7")
     for step in (500, 1000):
