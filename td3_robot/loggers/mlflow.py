@@ -79,21 +79,26 @@ class MLflowLog:
     def log(self, metrics: dict[str, float]) -> None:
         """Send every finite metric."""
         from mlflow.entities import Metric
-        from mlflow.utils.validation import _validate_metric
 
         milliseconds = int(1000 * time.time())
         step = get_steps(metrics)
         for name, value in metrics.items():
             if name != "env_steps" and math.isfinite(value):
-                with self._warn_on_failure():
-                    # one that is refused, as for its name, would keep back all others
-                    _validate_metric(name, float(value), milliseconds, step)
-                    self._pending.append(Metric(name, float(value), milliseconds, step))
+                self._pending.append(Metric(name, float(value), milliseconds, step))
         with self._warn_on_failure():
             self._send()
 
     def _send(self) -> None:
-        self._client.log_batch(self._run_id, metrics=self._pending)
+        from mlflow.exceptions import MlflowException
+
+        try:
+            self._client.log_batch(self._run_id, metrics=self._pending)
+        except MlflowException as error:
+            if error.error_code != "INVALID_PARAMETER_VALUE":
+                raise
+            for metric in self._pending:  # the one that is refused kept back all others
+                with self._warn_on_failure():
+                    self._client.log_batch(self._run_id, metrics=[metric])
         self._pending = []
 
     def close(self) -> None:
