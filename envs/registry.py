@@ -11,6 +11,7 @@ from envs.arm_env.arm_env import ArmEnv
 from envs.config.assignments import parse_assignments
 from envs.config.disturbance_options import DISTURBANCES
 from envs.config.env_options import KINEMATIC, NOTHING, EnvOptions
+from envs.controllers.guard import require_short_stop
 from envs.robots import Robot, make_robot
 from envs.simulation.disturbances import Disturbances
 from envs.simulation.engine import Engine
@@ -75,7 +76,8 @@ def make(
 
     Raises:
         ConfigError: no such robot, task, engine, randomisation or disturbance, an engine that
-            cannot do the task, both of `randomize` and `disturbances`, values that cannot be right.
+            cannot do the task, both of `randomize` and `disturbances`, values that cannot be right,
+            stops too long for `guard_stops`.
     """
     chosen = make_task(task)  # first, so that a mistyped task is reported immediately
     if engine not in chosen.engines:
@@ -108,6 +110,8 @@ def make(
         engine=moved_by,
         disturbances=disturbances,
     )
+    if guard_stops:
+        require_short_stop(env.model, made.owner)
     env.guard_constants = replace(env.guard_constants, stops=guard_stops)
     return env
 

@@ -15,6 +15,9 @@ from envs.collision import Nearest
 from envs.controllers.halfspaces import make_brakes, make_lookahead, project_agmon
 from envs.simulation.engine import SimModel, SimState
 from envs.simulation.kinematic import find_reachable_velocities
+from td3_robot.errors import ConfigError
+
+LONGEST_STOP = 1000  # control periods of a stop that `keep_stop` checks, some 1 ms each
 
 
 @dataclass(frozen=True)
@@ -113,12 +116,32 @@ def iter_stop(model: SimModel, ahead: SimState, qd: Tensor) -> Iterator[Tensor]:
 
     Velocities ramp over a period, so it ends half a period behind the next state ahead.
     """
-    periods = int((model.qdlim / model.dqd).max().ceil())
     q = ahead.q
-    for _ in range(1 + periods):
+    for _ in range(1 + int(_count_braking_periods(model))):
         yield q + 0.5 * model.dt * qd
         q = q + model.dt * qd
         qd = _slow_down(qd, model.dqd)
+
+
+def require_short_stop(model: SimModel, owner: str) -> None:
+    """Require a stop from full speed that is short enough to be checked in every control period.
+
+    Args:
+        owner: what the arm is called in the message.
+
+    Raises:
+        ConfigError: it takes more than `LONGEST_STOP` periods.
+    """
+    if (periods := _count_braking_periods(model)) > LONGEST_STOP:
+        raise ConfigError(
+            f"guard_stops checks stops of at most {LONGEST_STOP:,} control periods; {owner} needs "
+            f"{periods:,.0f} from full speed: raise its acceleration limits or drop guard_stops"
+        )
+
+
+def _count_braking_periods(model: SimModel) -> float:
+    """Return the control periods that the slowest joint needs to brake from full speed."""
+    return float((model.qdlim / model.dqd).max().ceil())
 
 
 def _slow_down(qd: Tensor, dqd: Tensor) -> Tensor:

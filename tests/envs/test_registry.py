@@ -61,6 +61,17 @@ def test_stops_are_kept_by_a_guard_alone():
     assert "guard_stops" not in make_env_spec(waits).kwargs
 
 
+@pytest.mark.parametrize("acceleration, periods", [(1e-3, "52,200"), (1e-50, "inf")])
+def test_a_stop_that_is_too_long_to_check_in_every_period_is_refused(acceleration, periods):
+    """At 20 Hz, 2.61 rad/s and 0.001 rad/s2: each step would take a minute."""
+    slow = make_robot("panda")
+    slow.qddlim = np.full(7, acceleration)
+    needs = f"robot 'panda' needs {periods} from full speed"
+    assert needs in get_refusal(envs.make, slow, "reach", guard=True, guard_stops=True)
+    slow.qddlim = np.full(7, 2.61 * 20 / 999.5)  # 1,000 periods
+    assert envs.make(slow, "reach", guard=True, guard_stops=True).guard_constants.stops
+
+
 def test_options_that_describe_a_robot_are_those_of_the_robot_made_from_them():
     options = EnvOptions(robot="panda", gripper="none")
     bare = make_robot("panda", "none")
