@@ -7,6 +7,8 @@ together also stays clear of the arm itself, the ground and obstacles, and below
 step whose plan does not is not taken, and the joints go on with the plan they have.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from td3_robot.deploy.errors import DeployError
@@ -27,7 +29,24 @@ SLOW = 0.08  # [m] beyond the margin, from where an arm that comes nearer to som
 CREEP = 0.02  # of the speed, kept at the margin: in proportion to the room, no arm would arrive
 CUT = 0.8  # of the speed, by which a step that was not taken lowers the next one's
 CLEARANCE = 0.005  # [m] that is kept to anything by default
+ROUNDING = 1e-6  # [m] by which a distance may fall where an arm comes no nearer
 TCP_SHARE = 0.95  # of the TCP speed limit that is aimed at, and asked of the samples
+
+
+class StopCheck(NamedTuple):
+    """The result of a check of a stop.
+
+    Attributes:
+        obstruction: why the stop is not clear, in words; empty where it is.
+        clearance: the least distance to anything on the way [m]; infinite where none is measured.
+        approaches: whether the arm comes nearer to something than it is now.
+        J: (3, n) the TCP's linear Jacobian where the stop begins; None where it is not needed.
+    """
+
+    obstruction: str = ""
+    clearance: float = np.inf
+    approaches: bool = False
+    J: np.ndarray | None = None
 
 
 class SafetyFilter:
@@ -139,9 +158,11 @@ class SafetyFilter:
                 f"cannot stop within {low:.4f} to {high:.4f}: "
                 "move the arm there by hand or with its own tools"
             )
-        if why := self._find_obstruction(plans)[0]:
-            raise DeployError(f"cannot start here: {why}")
+        stop = self._check_stop(plans)
+        if stop.obstruction:
+            raise DeployError(f"cannot start here: {stop.obstruction}")
         self._plans = plans
+        self._J = stop.J
         self.refused = ""
         self._command = self._aim = start.v
         self._from = start.v
@@ -197,53 +218,55 @@ class SafetyFilter:
 
     def _scale_target(self, target: np.ndarray) -> np.ndarray:
         """Scale the target down to what nearby things and the TCP speed allow."""
-        if self.tcp_speed is not None:
+        if self.tcp_speed is not None and self._J is not None:
             fast = np.linalg.norm(self._J @ target)
             target = target * min(1.0, TCP_SHARE**2 * self.tcp_speed / max(fast, 1e-9))
         return target * self._scale
 
     def _take(self, step: JointPlanState, plans: JointPlanState) -> np.ndarray:
         """Take the step if all of its stop is clear; otherwise continue on the current plans."""
-        why, near, nearer = self._find_obstruction(step)
-        if why:
-            self.refused = why
+        stop = self._check_stop(step)
+        if stop.J is not None:
+            self._J = stop.J  # where the step leads, which is where the next one begins
+        if stop.obstruction:
+            self.refused = stop.obstruction
             self._scale = CUT * self._scale
             step = continue_plan(plans, self.h)
+        elif stop.approaches:
+            room = stop.clearance - self.clearance
+            self._scale = float(np.clip(room / SLOW, CREEP, 1.0))
         else:
-            self._scale = (
-                float(np.clip((near - self.clearance) / SLOW, CREEP, 1.0)) if nearer else 1.0
-            )
+            self._scale = 1.0
         self._plans = step
         return step.now.v.copy()
 
-    def _find_obstruction(self, plans: JointPlanState) -> tuple[str, float, bool]:
-        """Return why a stop is not clear, or "" with its least distance to anything [m], and
-        whether it comes nearer than now.
-        """
+    def _check_stop(self, plans: JointPlanState) -> StopCheck:
+        """Check a stop against the TCP speed limit, and against whatever the arm may touch."""
         if self._reach is None and self.tcp_speed is None:
-            return "", np.inf, False
+            return StopCheck()
         left = (plans.plan.ticks - plans.age).max()
         ticks = plans.age + np.ceil(SAMPLES * max(left, 0.0))
         q = evaluate_positions(plans.plan, ticks, self.h)
         frames = self.robot.chain.frames(q)
+        J = None
         if self.tcp_speed is not None:
-            J = self.robot.chain.jacobian(frames)[:, :3]
+            jacobians = self.robot.chain.jacobian(frames)[:, :3]
             v = evaluate_plan(plans.plan, ticks, self.h).v
-            fast = (J @ v[..., None])[..., 0]
+            fast = (jacobians @ v[..., None])[..., 0]
             if (fast * fast).sum(1).max() > (TCP_SHARE * self.tcp_speed) ** 2:
-                return f"the TCP would be faster than {self.tcp_speed:g} m/s", np.inf, False
-            self._J = J[0]  # where the step leads, which is where the next one begins
+                return StopCheck(f"the TCP would be faster than {self.tcp_speed:g} m/s")
+            J = jacobians[0]
         if self._reach is None or self.robot.capsules is None:
-            return "", np.inf, False
+            return StopCheck(J=J)
         distance = self.robot.capsules.find_clearance(frames, self.obstacles, q)
         # by which distances change at most between samples
         travelled = np.abs(q[1:] - q[:-1]) @ self._reach
         nearest = distance.min()
         least = min(nearest, (distance[:-1] + distance[1:] - travelled).min() / 2.0)
+        approaches = bool(nearest < distance[0] - ROUNDING)
+        obstruction = ""
         if least < self.clearance:
-            return (
-                f"it would come within {self.clearance:g} m of itself, the ground or an obstacle",
-                least,
-                True,
+            obstruction = (
+                f"it would come within {self.clearance:g} m of itself, the ground or an obstacle"
             )
-        return "", least, bool(nearest < distance[0] - 1e-6)
+        return StopCheck(obstruction, least, approaches, J)
