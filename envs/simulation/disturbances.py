@@ -147,48 +147,47 @@ class DisturbedEngine:
         return 1 + math.floor(max(self._late[1], self._ahead, candidate))
 
     def begin(self, model: SimModel, state: SimState, scene: Scene) -> Scene:
-        """Draw the disturbances of episodes that begin; no command is pending yet.
+        """Draw the disturbances of episodes that begin; no command is pending yet."""
+        drawn = self._draw_episode(state, scene)
+        # One episode of many is begun again with what was drawn for it then.
+        kept = {name: scene[name] for name in drawn if name in scene}
+        scene = {**scene, **drawn, **kept, **self._begin_history(model, state)}
+        return self._sensors.begin(self._engine.begin(model, state, scene))
+
+    def _draw_episode(self, state: SimState, scene: Scene) -> Scene:
+        """Draw the disturbances that stay the same over an episode."""
+        B, n = state.q.shape
+        given = self._given
+        least, most = self._late
+        share = draw_uniform(self.generator, B) if most > least else torch.zeros_like(state.q[:, 0])
+        drawn = {"late": least + (most - least) * share}
+        if given.joint_offset:
+            drawn["joint_offset"] = self._sample_normal(given.joint_offset, B, n)
+        if given.tcp_offset:
+            drawn["tcp_offset"] = self._sample_normal(given.tcp_offset, B, 3)
+        if given.object_offset and "object" in scene:
+            drawn["object_offset"] = self._sample_normal(given.object_offset, B, 3)
+        if given.base_offset or given.base_turn:
+            offset = self._sample_normal(given.base_offset, B, 3)
+            turn = self._sample_normal(given.base_turn, B, 3)
+            drawn["base_error"] = make_pose_error(offset, turn)
+        if given.physics:
+            drawn["varied"] = given.physics.draw(B, self.generator)
+        return drawn
+
+    def _begin_history(self, model: SimModel, state: SimState) -> Scene:
+        """Return what the steps of an episode replace: commands, evidence and the latest noise.
 
         A gripper that is not open has been told to shut: it holds something.
         """
-        B, n = state.q.shape
-        least, most = self._late
-        given = self._given
-        none = torch.zeros_like(state.q)
         opened = state.gripper == model.gripper_stroke[1]
-        sent = torch.cat((none, opened.to(none.dtype)[:, None]), 1)
-        share = draw_uniform(self.generator, B) if most > least else none[:, 0]
-        disturbed = {
-            "sent": sent[:, None].repeat(1, self._kept, 1),
-            "late": least + (most - least) * share,
-        }
-        disturbed |= (
-            {"joint_offset": self._sample_normal(given.joint_offset, B, n)}
-            if given.joint_offset
-            else {}
-        )
-        disturbed |= (
-            {"tcp_offset": self._sample_normal(given.tcp_offset, B, 3)} if given.tcp_offset else {}
-        )
-        seen_off = given.object_offset and "object" in scene
-        disturbed |= (
-            {"object_offset": self._sample_normal(given.object_offset, B, 3)} if seen_off else {}
-        )
-        if given.base_offset or given.base_turn:
-            offset, turn = (
-                self._sample_normal(deviation, B, 3)
-                for deviation in (given.base_offset, given.base_turn)
-            )
-            disturbed["base_error"] = make_pose_error(offset, turn)
-        disturbed |= {"varied": given.physics.draw(B, self.generator)} if given.physics else {}
+        sent = torch.cat((torch.zeros_like(state.q), opened.to(state.q.dtype)[:, None]), 1)
+        history = {"sent": sent[:, None].repeat(1, self._kept, 1)}
         if self.estimator is not None:
-            disturbed["evidence"] = self.estimator.begin(B, none.device)
-            disturbed |= {"noise": self._sample_noise(state)} if given.noise else {}
-        # One episode of many is begun again with what was drawn for it then.
-        anew = ("sent", "evidence", "noise")
-        kept = {name: scene[name] for name in disturbed if name in scene and name not in anew}
-        begun = self._engine.begin(model, state, {**scene, **disturbed, **kept})
-        return self._sensors.begin(begun)
+            history["evidence"] = self.estimator.begin(len(state.q), state.q.device)
+            if self._given.noise:
+                history["noise"] = self._sample_noise(state)
+        return history
 
     def step(
         self, model: SimModel, state: SimState, command: Command, scene: Scene
@@ -201,14 +200,15 @@ class DisturbedEngine:
         sent = torch.cat((scene["sent"], torch.cat((command.joints, grip[:, None]), 1)[:, None]), 1)
         acting = _mix_commands(sent, scene["late"])
         command = Command(acting[:, :-1], None if command.grip is None else acting[:, -1])
-        after, there = self._engine.step(model, state, command, {**scene, "sent": sent[:, 1:]})
-        there = self._sensors.step(there)
+        after, moved = self._engine.step(model, state, command, {**scene, "sent": sent[:, 1:]})
+        moved = self._sensors.step(moved)
         if self.estimator is None:
-            return after, there
-        there = {**there, "noise": self._sample_noise(after)} if self._given.noise else there
-        measured = (self.measure(model, state, scene), self.measure(model, after, there))
+            return after, moved
+        if self._given.noise:
+            moved = {**moved, "noise": self._sample_noise(after)}
+        measured = (self.measure(model, state, scene), self.measure(model, after, moved))
         evidence = self.estimator.update(model, *measured, sent, scene["evidence"])
-        return after, {**there, "evidence": evidence}
+        return after, {**moved, "evidence": evidence}
 
     def measure(self, model: SimModel, state: SimState, scene: Scene) -> SimState:
         """Measure the arms as their controller does: with noise, and with the servos' lag removed.
@@ -226,11 +226,9 @@ class DisturbedEngine:
         if lag:
             q = q + lag * qd
             qd = scene["reference"][:, 1]
-        return (
-            state
-            if q is state.q
-            else dataclasses.replace(state, q=torch.clamp(q, *model.qlim), qd=qd)
-        )
+        if q is state.q:
+            return state
+        return dataclasses.replace(state, q=torch.clamp(q, *model.qlim), qd=qd)
 
     def iter_pending(self, scene: Scene) -> Iterator[tuple[Command, float | Tensor]]:
         """Yield the commands that act before one chosen now, each with its share of a control step.
