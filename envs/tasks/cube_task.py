@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from envs.simulation import grasp
@@ -124,7 +125,27 @@ class CubeTask(Task):
         return moment.scene["object"]
 
 
-def compute_table_depth(clearance: Tensor) -> Tensor:
+def compute_cube_terms(
+    task: CubeTask, distance: Tensor, clearance: Tensor, effort: Tensor
+) -> dict[str, Tensor]:
+    """Compute the reward terms (B,) of the cube's way to the goal, the arm's effort and the table.
+
+    Args:
+        distance: (B,) between cube and goal [m].
+        clearance: (B,) height of the finger tips over the table [m].
+        effort: (B,) mean square of the joints' part of the action.
+    """
+    near = torch.exp(-distance / task.stillness_scale)
+    return {
+        "distance": -task.distance_weight * distance,
+        "precision": task.precision_weight * torch.exp(-distance / task.precision_scale),
+        "action": -task.action_weight * effort,
+        "stillness": -task.stillness_weight * near * effort.sqrt(),
+        "table": -task.table_weight * _compute_table_depth(clearance),
+    }
+
+
+def _compute_table_depth(clearance: Tensor) -> Tensor:
     """Return how far finger tips are below the table (B,) [cm], at most 3.
 
     Args:

@@ -16,7 +16,7 @@ from envs.kinematics.pointing_down import solve_pointing_down
 from envs.planning.contact_check import is_free
 from envs.simulation import grasp
 from envs.simulation.engine import batched_o
-from envs.tasks.cube_task import CANDIDATES, CubeTask, compute_table_depth
+from envs.tasks.cube_task import CANDIDATES, CubeTask, compute_cube_terms
 from envs.tasks.layout import Column, arm_columns, multiply_transpose
 from envs.tasks.measures import Measure
 from envs.tasks.registry import register_task
@@ -269,16 +269,11 @@ def compute_reward_terms(task: Picking, inputs: RewardInputs, action: Tensor) ->
     held = inputs.held.to(effort.dtype)
     around = torch.exp(-inputs.approach_distance / task.around_scale)
     wrong_gripper = (1.0 - around) * (1.0 - inputs.room) + around * inputs.room
-    near = torch.exp(-inputs.distance / task.stillness_scale)
     return {
         "approach": (held - 1.0) * task.approach_weight * inputs.approach_distance,
         "tilt": -task.tilt_weight * (1.0 - inputs.down),
         "around": task.around_weight * torch.where(inputs.held, 1.0, around),
         "gripper": (held - 1.0) * task.gripper_weight * wrong_gripper,
         "held": task.held_weight * held,
-        "distance": -task.distance_weight * inputs.distance,
-        "precision": task.precision_weight * torch.exp(-inputs.distance / task.precision_scale),
-        "action": -task.action_weight * effort,
-        "stillness": -task.stillness_weight * near * effort.sqrt(),
-        "table": -task.table_weight * compute_table_depth(inputs.clearance),
+        **compute_cube_terms(task, inputs.distance, inputs.clearance, effort),
     }

@@ -18,7 +18,7 @@ from envs.planning.contact_check import is_free
 from envs.robots import Robot
 from envs.simulation import grasp
 from envs.simulation.engine import Command, batched_o
-from envs.tasks.cube_task import CANDIDATES, CubeTask, compute_table_depth
+from envs.tasks.cube_task import CANDIDATES, CubeTask, compute_cube_terms
 from envs.tasks.layout import Column, arm_columns, multiply_transpose
 from envs.tasks.registry import register_task
 from envs.tasks.task import Outcome
@@ -332,16 +332,11 @@ def compute_reward_terms(task: Push, inputs: RewardInputs, action: Tensor) -> di
         action: (B, n) in [-1, 1].
     """
     effort = action.square().mean(1)
-    near = torch.exp(-inputs.distance / task.stillness_scale)
     return {
         "approach": -task.approach_weight * inputs.approach_distance,
         "tilt": -task.tilt_weight * (1.0 - inputs.down),
         "turn": -task.turn_weight * inputs.turn,
-        "distance": -task.distance_weight * inputs.distance,
-        "precision": task.precision_weight * torch.exp(-inputs.distance / task.precision_scale),
-        "action": -task.action_weight * effort,
-        "stillness": -task.stillness_weight * near * effort.sqrt(),
-        "table": -task.table_weight * compute_table_depth(inputs.clearance),
+        **compute_cube_terms(task, inputs.distance, inputs.clearance, effort),
     }
 
 
