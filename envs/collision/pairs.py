@@ -69,11 +69,11 @@ def choose_pairs(model: CollisionModel, qlim: np.ndarray, home: np.ndarray) -> C
     }
     model = _keep_pairs(model, ~neighbours & ~_match_links(model, allowed))
 
-    at_home = _measure_pairs(model, torch.tensor(home[None], dtype=torch.float32))[0]
+    at_home = _measure_samples(model, torch.tensor(home[None], dtype=torch.float32))[0]
     allowed |= dict.fromkeys(_list_links(model, at_home <= 0), TOUCH)
     model = _keep_pairs(model, ~_match_links(model, allowed))
 
-    sampled = _measure_pairs(model, q)
+    sampled = _measure_samples(model, q)
     least, closest = _search_least(model, q, sampled, lower, upper, generator)
     close = set(_list_links(model, least <= MARGIN))
     allowed |= {pair: "never close" for pair in model.pairs if pair not in close}
@@ -81,7 +81,7 @@ def choose_pairs(model: CollisionModel, qlim: np.ndarray, home: np.ndarray) -> C
     kept = _match_links(model, close) & ~side_by_side
     model = _keep_pairs(model, kept)
     if len(model.first):
-        measured = torch.cat((sampled[:, kept], _measure_pairs(model, closest)))
+        measured = torch.cat((sampled[:, kept], _measure_samples(model, closest)))
         model = _keep_pairs(model, _find_decisive(measured))
     return replace(
         model,
@@ -103,7 +103,7 @@ def _are_neighbours(model: CollisionModel) -> Tensor:
     return near
 
 
-def _measure_pairs(model: CollisionModel, q: Tensor) -> Tensor:
+def _measure_samples(model: CollisionModel, q: Tensor) -> Tensor:
     """Measure `pair_distances` (B, P) at q (B, n), or (B, n + 1) if the model has fingers."""
     n = model.chain.n
     arm = q[:, :n]
@@ -111,8 +111,8 @@ def _measure_pairs(model: CollisionModel, q: Tensor) -> Tensor:
     return pair_distances(model, arm, q[:, n] if q.shape[1] > n else None, frames)
 
 
-def _compute_frames(model: CollisionModel, q: Tensor) -> list[Tensor]:
-    """Compute the frames of the bodies, (3, 4, B) each, at q as of `_measure_pairs`."""
+def _compute_sample_frames(model: CollisionModel, q: Tensor) -> list[Tensor]:
+    """Compute the frames of the bodies, (3, 4, B) each, at q as of `_measure_samples`."""
     n = model.chain.n
     return compute_body_frames(model, q[:, :n], q[:, n] if q.shape[1] > n else None)
 
@@ -175,7 +175,7 @@ def _search_least(
 
 def _measure_each(model: CollisionModel, pairs: Tensor, q: Tensor) -> Tensor:
     """Measure the distance (N, B) of each of N pairs at B joint positions of its own (N, B, n)."""
-    segments = place_segments(model, _compute_frames(model, q.flatten(0, 1)))
+    segments = place_segments(model, _compute_sample_frames(model, q.flatten(0, 1)))
     p, d = (x.unflatten(2, q.shape[:2]) for x in segments)  # (3, K, N, B)
     own = torch.arange(len(pairs))
     first = model.first[pairs]
@@ -190,7 +190,7 @@ def _measure_each(model: CollisionModel, pairs: Tensor, q: Tensor) -> Tensor:
 def _find_lifted(model: CollisionModel, q: Tensor) -> Tensor:
     """Find the capsules that some joint lifts or lowers, but not those that corners replace."""
     fingers = model.fingers
-    p, d = place_segments(model, _compute_frames(model, q))
+    p, d = place_segments(model, _compute_sample_frames(model, q))
     low = p[2] + d[2].clamp(max=0)  # (K, B)
     lifted = low.amax(1) - low.amin(1) > LEVEL
     if fingers is not None and fingers.corners:
