@@ -151,16 +151,20 @@ class Moment:
         Raises:
             ConfigError: names the first tensor that differs in its shape, or that one lacks.
         """
-        own, others = (m.tensors() | m.tensors().pop("scene") for m in (self, other))
-        for name in sorted((own.keys() | others.keys()) - {"scene", *but}):
-            here, there = (
-                tuple(part[name].shape) if name in part else None for part in (own, others)
-            )
-            if here != there:
+        own = self._get_shapes()
+        saved = other._get_shapes()
+        for name in sorted((own.keys() | saved.keys()) - set(but)):
+            if own.get(name) != saved.get(name):
                 raise ConfigError(
                     f"the saved arms are of another robot, task or number: {name} is "
-                    f"{there or 'missing'} there, {here or 'missing'} here"
+                    f"{saved.get(name) or 'missing'} there, {own.get(name) or 'missing'} here"
                 )
+
+    def _get_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of all tensors by name, those of the scene included."""
+        tensors = self.tensors()
+        tensors |= tensors.pop("scene")
+        return {name: tuple(x.shape) for name, x in tensors.items()}
 
     def flatten(self) -> "Moment":
         """Return the same moment without the moments that it was made of, which `J` reads."""
