@@ -8,7 +8,13 @@ from torch import Tensor
 
 from envs import kinematics
 from envs.arm_env.observed_state import predict_command_start, predict_half_period
-from envs.arm_env.reset_buffer import AsyncResetBuffer, ResetBatch, ResetBuffer
+from envs.arm_env.reset_buffer import (
+    AsyncResetBuffer,
+    ResetBatch,
+    ResetBuffer,
+    choose_rows,
+    replace_rows,
+)
 from envs.arm_env.time_limits import TimeLimits, sample_first_lengths
 from envs.collision import Nearest
 from envs.config.devices import find_device
@@ -128,8 +134,12 @@ class ArmEnv:
     def moment(self, moment: Moment) -> None:
         """Put the arms into a moment."""
         true = replace(moment, scene={name: moment.scene[name] for name in self.now.scene})
+        self._place_arms(true, self._observe_state(true))
+
+    def _place_arms(self, true: Moment, known: Moment) -> None:
+        """Put the arms into a moment, and their controller into what it observes of it."""
         self.now = self.arrived = true
-        self._moment = self.arrived_moment = self._observe_state(true)
+        self._moment = self.arrived_moment = known
         self._time_limits = None
 
     @property
@@ -183,12 +193,10 @@ class ArmEnv:
                 self._disturbed.generator.manual_seed(derive_seed(seed, "disturbances"))
         self._resets.clear()
         batch = self._begin(self.num_envs)
-        self.now = self.arrived = batch.true
-        self._moment = self.arrived_moment = batch.known
+        self._place_arms(batch.true, batch.known)
         self._lengths = sample_first_lengths(
             self.num_envs, self.task.horizon, self.device, seed if self._training else None
         )
-        self._time_limits = None
         return batch.observation
 
     def _begin(self, count: int) -> ResetBatch:
@@ -209,19 +217,13 @@ class ArmEnv:
         """Start a new episode in every row where `done`, without changing tensors in place."""
         if isinstance(self._resets, AsyncResetBuffer):
             batch = self._resets.take(done)
-
-            def put(old: Tensor, new: Tensor) -> Tensor:
-                return torch.where(done.view(-1, *[1] * (old.ndim - 1)), new, old)
-
+            put = functools.partial(choose_rows, done)
         else:
             rows = self._find_ended(done, early)
             if not len(rows):
                 return observation
             batch = self._resets.take(len(rows))
-
-            def put(old: Tensor, new: Tensor) -> Tensor:
-                return old.index_copy(0, rows, new)
-
+            put = functools.partial(replace_rows, rows)
         self._moment = self.moment.each(put, batch.known)
         self.now = self.now.each(put, batch.true)
         self._lengths = put(self._lengths, torch.full_like(batch.true.steps, self.task.horizon))
@@ -281,10 +283,7 @@ class ArmEnv:
         """Put `rows` (B,) bool back to where they were before the latest step, as if it had not
         been made; `true` and `known` are `now` and `moment` of that time.
         """
-
-        def put(new: Tensor, old: Tensor) -> Tensor:
-            return torch.where(rows.view(-1, *[1] * (new.ndim - 1)), old, new)
-
+        put = functools.partial(choose_rows, rows)
         self.now = self.now.each(put, true).flatten()
         self._moment = self.moment.each(put, known).flatten()
         self._lengths = put(self._lengths, self._earlier_lengths)
@@ -391,10 +390,8 @@ class ArmEnv:
         if self._disturbed is not None:
             self._disturbed.match_scene(state["scene"])
         self._resets.load_state_dict(state["begun"], self.device)
-        self.now = self.arrived = true
-        self._moment = self.arrived_moment = known
+        self._place_arms(true, known)
         self._lengths = state["lengths"].to(self.device)
-        self._time_limits = None
         if self._disturbed is not None:
             restore_generator(self._disturbed.generator, state["disturbances"])
         return self.task.observe(self.world, self.moment)

@@ -158,3 +158,13 @@ class AsyncResetBuffer:
             self._every = state["every"]
             self._left = state["left"]
             self._handed_out = state["handed_out"].to(device)
+
+
+def choose_rows(where: Tensor, old: Tensor, new: Tensor) -> Tensor:
+    """Return `new` (B, ...) in the rows `where` (B,) is true, `old` elsewhere."""
+    return torch.where(where.view(-1, *[1] * (old.ndim - 1)), new, old)
+
+
+def replace_rows(rows: Tensor, old: Tensor, new: Tensor) -> Tensor:
+    """Return `old` (B, ...) with `new` (N, ...) in the N rows of these indices."""
+    return old.index_copy(0, rows, new)
