@@ -210,16 +210,16 @@ def flatten_options(
             yield prefix + name, value
 
 
-def require_same(prefix: str, here: Any, there: Any) -> None:
+def require_same(prefix: str, config: Any, agent_config: Any) -> None:
     """Check that a configuration has the options that an agent was made with.
 
     Raises:
         ConfigError: names the first that differs, with the prefix that its user writes.
     """
-    for item in dataclasses.fields(here):
-        mine = getattr(here, item.name)
-        other = getattr(there, item.name)
-        if mine != other:
+    for item in dataclasses.fields(config):
+        asked = getattr(config, item.name)
+        made = getattr(agent_config, item.name)
+        if asked != made:
             raise ConfigError(
-                f"{prefix}{item.name} is {mine!r} in the configuration and {other!r} in the agent"
+                f"{prefix}{item.name} is {asked!r} in the configuration and {made!r} in the agent"
             )

@@ -329,7 +329,7 @@ class TD3:
 
     def state_dicts(self) -> dict[str, dict]:
         """Return the state dicts of networks, optimizers and normaliser, if any, by file name."""
-        return {name: part.state_dict() for name, part in agent_io.get_parts(self).items()}
+        return agent_io.get_states(self)
 
     def load_state_dicts(self, states: dict[str, dict]) -> None:
         """Restore the result of `state_dicts`; learning rates stay as they are.

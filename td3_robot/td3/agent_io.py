@@ -38,6 +38,11 @@ def get_parts(agent: Agent) -> dict[str, nn.Module | torch.optim.Optimizer]:
     return parts
 
 
+def get_states(agent: Agent) -> dict[str, dict]:
+    """Return the state dicts of all parts, by file name."""
+    return {name: part.state_dict() for name, part in get_parts(agent).items()}
+
+
 def get_metadata(agent: Agent) -> dict[str, object]:
     """Return what a checkpoint stores to make this agent again, values that JSON can hold."""
     return {
@@ -50,8 +55,7 @@ def get_metadata(agent: Agent) -> dict[str, object]:
 
 def save_agent(agent: Agent, name: str | Path, notes: dict[str, object] | None = None) -> None:
     """Write a checkpoint folder, see `TD3.save`."""
-    states = {part_name: part.state_dict() for part_name, part in get_parts(agent).items()}
-    checkpoint.write(name, states, {"agent": get_metadata(agent), **(notes or {})})
+    checkpoint.write(name, get_states(agent), {"agent": get_metadata(agent), **(notes or {})})
 
 
 def check_spaces(o_dim: int, a_dim: int, a_max: Tensor) -> None:
@@ -96,10 +100,12 @@ def load_agent(agent: Agent, name: str | Path) -> None:
             raise CheckpointError(
                 f"checkpoint {name}: its a_max is {spec.a_max}, not {agent.a_max.tolist()}"
             )
-        if (there := options.get("residual_at")) != (here := agent.config.residual_at):
+        saved_column = options.get("residual_at")
+        own_column = agent.config.residual_at
+        if saved_column != own_column:
             raise CheckpointError(
-                f"checkpoint {name}: its actor {_describe_residual(there)}, "
-                f"this one {_describe_residual(here)}; td3.residual must be the same"
+                f"checkpoint {name}: its actor {_describe_residual(saved_column)}, "
+                f"this one {_describe_residual(own_column)}; td3.residual must be the same"
             )
         _refuse_other_bounds(name, TD3Config(**options), agent)
     states = found.states
@@ -118,9 +124,9 @@ def _describe_residual(column: int | None) -> str:
     return f"corrects the controller in observation column {column}"
 
 
-def _refuse_other_bounds(name: Path, there: TD3Config, agent: Agent) -> None:
+def _refuse_other_bounds(name: Path, saved: TD3Config, agent: Agent) -> None:
     """Refuse a checkpoint whose networks would be another policy in this agent."""
-    before, now = (_list_bounds(config, agent.a_dim) for config in (there, agent.config))
+    before, now = (_list_bounds(config, agent.a_dim) for config in (saved, agent.config))
     for option, value in before.items():
         if now.get(option, value) != value:
             raise CheckpointError(
