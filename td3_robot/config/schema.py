@@ -78,17 +78,16 @@ class Schema:
                 continue
             self.options[option] = item.type
             self.renamed |= {old: option for old in get_spellings(option, item) if old != option}
-            about = item.metadata
-            text = " ".join((about.get("help") or texts[item.name] or "").split())
+            metadata = item.metadata
             shown = Option(
-                option,
-                item.type,
-                text,
-                tuple(about.get("choices", ())),
-                item.default,
-                about.get("basic", False),
+                name=option,
+                hint=item.type,
+                text=" ".join((metadata.get("help") or texts[item.name] or "").split()),
+                choices=tuple(metadata.get("choices", ())),
+                default=item.default,
+                basic=metadata.get("basic", False),
             )
-            named[about.get("group")].options.append(shown)
+            named[metadata.get("group")].options.append(shown)
             self.parser.add_argument(
                 f"--{option}",
                 type={Path: str, Path | None: str | None}.get(item.type, item.type),
