@@ -25,8 +25,8 @@ _NORM_LAYERS: dict[str, Any] = dict(zip(NORMS, (None, nn.LayerNorm, nn.BatchNorm
 Networks = tuple[nn.Module, nn.Module, nn.Module]  # the actor, Q1 and Q2
 MakeNetworks = Callable[[int, int, Tensor, int, TD3Config], Networks]  # as `make_mlps`
 
-# of three networks, their targets, gradients and Adam's two moments in float32
-_BYTES_PER_WEIGHT = 60
+# three networks, each with its target, gradient and Adam's two moments, in float32
+_BYTES_PER_WEIGHT = 3 * (1 + 1 + 1 + 2) * 4
 
 
 def require_room(widths: Sequence[int]) -> None:
@@ -168,14 +168,14 @@ def make_mlps(o_dim: int, a_dim: int, a_max: Tensor, values: int, config: TD3Con
 
 
 def check_networks(
-    networks: Networks, device: torch.device, o_dim: int, seen: int, a_dim: int, values: int
+    networks: Networks, device: torch.device, o_dim: int, critic_o_dim: int, a_dim: int, values: int
 ) -> None:
     """Move user-made networks to their device and check them against `make_mlps`.
 
     Args:
         networks: the actor, Q1 and Q2.
         device: where they are moved to.
-        o_dim, seen: widths of what the actor and the critics see.
+        o_dim, critic_o_dim: widths of what the actor sees, and the critics beside the action.
         a_dim, values: widths of what they return.
 
     Raises:
@@ -187,7 +187,7 @@ def check_networks(
         or not all(isinstance(n, nn.Module) for n in networks)
     ):
         raise ConfigError("networks must give a tuple of three modules: the actor, Q1 and Q2")
-    critic = (seen + a_dim, values)
+    critic = (critic_o_dim + a_dim, values)
     widths = {"actor": (o_dim, a_dim), "Q1": critic, "Q2": critic}
     for (name, (width, out)), network in zip(widths.items(), networks):
         try:
