@@ -18,9 +18,9 @@ from envs.collision.surroundings import obstacle_distances
 from envs.kinematics import link_frames
 from td3_robot.errors import ConfigError, not_none
 
-CACHE_ROWS = (
-    2048  # configurations at a time at most; CACHE_CELLS of them times the pairs that are checked
-)
+# Pieces of a batch on the CPU: at most so many configurations at a time, and so many of them times
+# the pairs that are checked.
+CACHE_ROWS = 2048
 CACHE_CELLS = 2**16  # with fewer, starting the operations takes longer than doing them
 
 

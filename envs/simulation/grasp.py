@@ -24,9 +24,8 @@ OVERLAP = 0.01  # [m] by which pads and cube must overlap for a grasp, across an
 LEVEL = 0.5
 SOFTNESS = 1e-3  # [m] by which the pads may be wider apart than the cube and still touch it, both
 TURNED = 2.0**0.5  # how much wider a level cube can be than its side, turned about the vertical
-SUBSTEPS = (
-    3  # a hand at 1.6 m/s moves 27 mm in each at 20 Hz: half of a finger and the cube together
-)
+# a hand at 1.6 m/s moves 27 mm in each at 20 Hz: half of a finger and the cube together
+SUBSTEPS = 3
 
 
 @dataclass(frozen=True)

@@ -297,9 +297,8 @@ class Config:
     def __post_init__(self):
         check(self)
         check_device(self.device)
-        if self.cuda_graph and not self.device.startswith(
-            ("cuda", "auto")
-        ):  # auto is resolved before anything runs
+        # auto is resolved before anything runs
+        if self.cuda_graph and not self.device.startswith(("cuda", "auto")):
             raise ConfigError(
                 f"cuda_graph needs device cuda or cuda:N, got {self.device!r}: "
                 "set it false elsewhere"
