@@ -281,6 +281,8 @@ class Trainer:
         """Evaluate the policy, keep it if it is the best so far, and log."""
         state = self.state
         state.nan_guard.require_finite(state.meters.totals)
+        if self._communicator.size > 1:
+            require_same_networks(self.agent, self._communicator)
         metrics = self._measure()
         scores = fill_scores(metrics)
         actor_trained = self.agent.actor_trained
@@ -296,9 +298,7 @@ class Trainer:
     def _measure(self) -> dict[str, float]:
         """Return the row of an evaluation; speeds come first, since evaluations do not count."""
         meters = self.state.meters
-        if self._communicator.size > 1:
-            self._communicator.all_reduce_mean(list(meters.totals.values()))
-            require_same_networks(self.agent, self._communicator)
+        self._communicator.all_reduce_mean(list(meters.totals.values()))
         speeds = meters.compute_speeds(*self.state.counters, self.config.steps)
         return {
             "env_steps": self.env_steps,
