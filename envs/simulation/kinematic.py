@@ -40,7 +40,7 @@ class KinematicEngine:
             after, scene = self._follow_reference(model, state, command, scene)
         else:
             after = step(model, state, command.joints, command.grip)
-        return (after, scene) if "object" not in scene else move_cubes(model, state, after, scene)
+        return (after, scene) if OBJECT not in scene else move_cubes(model, state, after, scene)
 
     def _follow_reference(
         self, model: SimModel, state: SimState, command: Command, scene: Scene
@@ -80,30 +80,29 @@ def move_cubes(
     cube = scene[OBJECT]
     held = scene["held"]
     support = scene.get(SUPPORT)
-    moved, holds, gap = grasp.move_cube(hand, T_0, T_1, cube, held, gap_0, gap_1, support)
+    cube, holds, gap = grasp.move_cube(hand, T_0, T_1, cube, held, gap_0, gap_1, support)
     # Python's own numbers where the side is known: a tensor would round otherwise
     side = 2.0 * hand.half
     stopped = grasp.find_driver(hand, gap) if any_width else grasp.find_driver(hand, side)
     gripper = torch.where(gap > gap_1, stopped, after.gripper)
-    depth = partial(grasp.compute_press_depth, hand, T_0, T_1, gap=gap_0)
-    there: Scene = {OBJECT: moved, "held": holds}
+    compute_depth = partial(grasp.compute_press_depth, hand, T_0, T_1, gap=gap_0)
+    moved: Scene = {OBJECT: cube, "held": holds}
     if "contact_depth" in scene:
-        there |= _hold_pressed_cube(OBJECT, scene, there, pressed := depth(scene))
-        there["held"] = holds & (pressed <= 0.0)
+        depth = compute_depth(scene)
+        moved |= _hold_pressed_cube(OBJECT, scene, moved, depth)
+        moved["held"] = holds & (depth <= 0.0)
     if support is not None:
-        there[SUPPORT] = _push_support(
-            hand, there[OBJECT], grasp.push_cube(hand, T_0, T_1, support, gap_0)
-        )
-        there |= _hold_pressed_cube(
-            SUPPORT, scene, there, depth({**scene, OBJECT: support, "held": torch.zeros_like(held)})
-        )
-    return dataclasses.replace(after, gripper=gripper), {**scene, **there}
+        pushed = grasp.push_cube(hand, T_0, T_1, support, gap_0)
+        moved[SUPPORT] = _push_support(hand, moved[OBJECT], pushed)
+        depth = compute_depth({**scene, OBJECT: support, "held": torch.zeros_like(held)})
+        moved |= _hold_pressed_cube(SUPPORT, scene, moved, depth)
+    return dataclasses.replace(after, gripper=gripper), {**scene, **moved}
 
 
-def _hold_pressed_cube(name: str, scene: Scene, there: Scene, depth: Tensor) -> Scene:
-    """Keep a cube under a finger where it is, and record the finger's depth."""
-    place = torch.where((depth > 0.0)[:, None], scene[name], there[name])
-    return {name: place, "contact_depth": torch.maximum(depth, there.get("contact_depth", depth))}
+def _hold_pressed_cube(name: str, before: Scene, moved: Scene, depth: Tensor) -> Scene:
+    """Keep a cube under a finger where it was, and record the finger's depth."""
+    place = torch.where((depth > 0.0)[:, None], before[name], moved[name])
+    return {name: place, "contact_depth": torch.maximum(depth, moved.get("contact_depth", depth))}
 
 
 def _push_support(hand: grasp.Hand, cube: Tensor, support: Tensor) -> Tensor:
