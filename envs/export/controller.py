@@ -64,8 +64,8 @@ class Controller(nn.Module):
         self._scene = {name: value[:1] for name, value in env.scene.items()}
         self.examples = list_inputs(env, 0)
         none = torch.zeros(env.num_envs, env.a_dim, dtype=torch.float32)
-        told = env.task.make_command(env.world, env.moment, none)
-        self.outputs = [name for name in OUTPUTS if name != "opening" or told.grip is not None]
+        command = env.task.make_command(env.world, env.moment, none)
+        self.outputs = [name for name in OUTPUTS if name != "opening" or command.grip is not None]
 
     def forward(self, q: Tensor, qd: Tensor, gripper: Tensor, *scene: Tensor) -> tuple[Tensor, ...]:
         """Return the velocities (n,) [rad/s or m/s], the gripper's opening (1,) and the observation

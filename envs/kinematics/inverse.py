@@ -61,9 +61,9 @@ def solve_pose(
         J = J[:, : error.shape[1]]
         damping = DAMPING[0] + DAMPING[1] * _measure_error(error)
         motion = _solve_step(J, error, damping)
-        there = q + motion
-        stopped = (there < lower) | (there > upper)
-        held = torch.where(stopped, torch.clamp(there, lower, upper) - q, 0.0)
+        moved = q + motion
+        stopped = (moved < lower) | (moved > upper)
+        held = torch.where(stopped, torch.clamp(moved, lower, upper) - q, 0.0)
         motion = torch.where(
             stopped,
             held,

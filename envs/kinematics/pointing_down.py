@@ -37,8 +37,8 @@ def solve_pointing_down(
         step = step * (LONGEST / step.abs().amax(1, keepdim=True)).clamp_max(1.0)
         q = torch.clamp(q + step, *qlim)
     error, down, _ = _compute_errors(chain, hand, q, tcp)
-    there = torch.linalg.vector_norm(error[:, :3], dim=1) < POSITION
-    return q, there & (torch.linalg.vector_norm(error[:, 3:], dim=1) < TILT) & down
+    near = torch.linalg.vector_norm(error[:, :3], dim=1) < POSITION
+    return q, near & (torch.linalg.vector_norm(error[:, 3:], dim=1) < TILT) & down
 
 
 def turn_down(approach: Tensor) -> Tensor:

@@ -196,9 +196,9 @@ def find_workspace(chain: Chain, qlim: np.ndarray, home: np.ndarray | None = Non
         ahead = [x, 0.0, 0.0] if abs(x) >= abs(y) else [0.0, y, 0.0]
         front = np.sign(np.array(ahead)) if max(abs(x), abs(y)) > _IN_FRONT * reach else front
     for way, fraction in ((np.array([0.0, 0.0, 1.0]), _ABOVE), (front, _IN_FRONT)):
-        there = tcp @ way > fraction * reach
-        if there.sum() > _FEW:  # else the arm hangs, or works behind its base
-            tcp = tcp[there]
+        inside = tcp @ way > fraction * reach
+        if inside.sum() > _FEW:  # else the arm hangs, or works behind its base
+            tcp = tcp[inside]
     return np.percentile(tcp, (_TRIM, 100.0 - _TRIM), axis=0) + [[-_THIN], [_THIN]]
 
 

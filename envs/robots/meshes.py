@@ -183,8 +183,8 @@ def _check_ply(content: bytes) -> tuple[str, float]:
         elif words[:1] == [b"property"] and len(words) == 3:
             least += count * _PLY_BYTES.get(words[1], 0)
     if b"ascii" in header:
-        there = sum(1 for line in body.splitlines() if line.strip())
-        return (f"is cut: it has {there} of {rows} lines" if there < rows else ""), 1.0
+        lines = sum(1 for line in body.splitlines() if line.strip())
+        return (f"is cut: it has {lines} of {rows} lines" if lines < rows else ""), 1.0
     return (f"is cut: it has {len(body)} of {least} bytes" if len(body) < least else ""), 1.0
 
 

@@ -187,12 +187,11 @@ def find_files(path: Path) -> dict[str, Path]:
 def _find_newest(folder: Path, name: str) -> Path | None:
     """Find a file of a checkpoint folder, in its `.commit` or else itself; None without one."""
     commit = folder / _COMMIT
-    if os.path.isfile(
-        commit / name
-    ):  # unlike Path.is_file, takes what cannot be looked at for absent
+    # os.path.isfile, unlike Path.is_file, takes what cannot be looked at for absent
+    if os.path.isfile(commit / name):
         return commit / name
-    there = os.path.isfile(folder / name) and not os.path.exists(commit / f"{name}{_ABSENT}")
-    return folder / name if there else None
+    is_current = os.path.isfile(folder / name) and not os.path.exists(commit / f"{name}{_ABSENT}")
+    return folder / name if is_current else None
 
 
 def make_missing_error(path: Path) -> CheckpointError:

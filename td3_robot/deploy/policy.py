@@ -327,10 +327,10 @@ def find_changed_origin(origin: object, folder: Path) -> Path | None:
         origin: `checkpoint` of the export's metadata: its name, and the network's SHA-256.
         folder: of the export, which may be elsewhere than the checkpoint: then there is none.
     """
-    told = origin if isinstance(origin, dict) else {}
-    for key, known in told.items():
+    exported = origin if isinstance(origin, dict) else {}
+    for key, known in exported.items():
         network = key.removesuffix("_sha256")
-        for place in (folder / str(told.get("name")), folder) if network != key else ():
+        for place in (folder / str(exported.get("name")), folder) if network != key else ():
             # the first while a process has not moved it in place yet, the last of older checkpoints
             for file in (place / ".commit" / network, place / network, Path(f"{place}{network}")):
                 if os.path.isfile(file):  # a name of any length

@@ -120,8 +120,7 @@ class NanGuard:
                 "evidence": error.evidence,
                 "gradient_steps": self._agent.gradient_steps,
             }
-            with contextlib.suppress(
-                OSError, RuntimeError
-            ):  # a full disk: what is wrong is told all the same
+            # a full disk: what is wrong is told all the same
+            with contextlib.suppress(OSError, RuntimeError):
                 write_state(self._folder / EVIDENCE, {**found, "agent": self._agent.state_dicts()})
             raise

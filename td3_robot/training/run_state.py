@@ -163,9 +163,8 @@ class RunState:
         if size == 1:
             return [[states, state, metadata]]
         del states["trainer_state"]
-        with as_checkpoint_errors(
-            self._folder
-        ):  # older resume points have the meters of process 0 alone
+        # older resume points have the meters of process 0 alone
+        with as_checkpoint_errors(self._folder):
             owns = [
                 {**own, "interval": own.get("interval") or state.get("interval")}
                 for own in state["source"]["ranks"]

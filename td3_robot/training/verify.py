@@ -133,18 +133,18 @@ def _check_metrics(path: Path) -> str:
 
 
 def _check_summary(path: Path) -> str:
-    told = read_summary(path)
-    if told is None:
+    summary = read_summary(path)
+    if summary is None:
         raise _NothingToCheck("no summary.json")
-    counts: list[Any] = [told.get("env_steps"), told.get("gradient_steps")]
+    counts: list[Any] = [summary.get("env_steps"), summary.get("gradient_steps")]
     if not all(isinstance(count, int) and count >= 0 for count in counts):
         raise CheckpointError("summary.json does not count steps and updates")
     rows = read_metrics(path)
-    end = "finished" if told.get("finished") else "stopped"
+    end = "finished" if summary.get("finished") else "stopped"
     text = f"{end} after {counts[0]} env steps, {counts[1]} updates"
     if rows and get_steps(rows[-1]) > max(counts):
         raise _Differs(f"of an earlier session: {text}")
-    if rows and told.get("finished") and get_steps(rows[-1]) not in counts:
+    if rows and summary.get("finished") and get_steps(rows[-1]) not in counts:
         raise CheckpointError(f"{text}, but {CSV_NAME} ends after {get_steps(rows[-1])}")
     return text
 

@@ -61,11 +61,11 @@ def replace_file(path: Path) -> Iterator[Path]:
         ConfigError: it cannot be written.
     """
     try:
-        there = path.resolve()
-        if there.exists() and not there.is_file():
-            yield there
+        target = path.resolve()
+        if target.exists() and not target.is_file():
+            yield target
         else:
-            with _write_beside(there) as new:
+            with _write_beside(target) as new:
                 yield new
     except OSError as error:
         raise ConfigError(f"cannot write {str(path)!r}: {error.strerror or error}") from error

@@ -25,14 +25,18 @@ def resolve_device(name: str) -> str:
     import torch  # here: it takes over a second, which the common case need not wait for
 
     gpus = range(torch.cuda.device_count() if torch.cuda.is_available() else 0)
-    there = [*["cuda"][: len(gpus)], *(f"cuda:{index}" for index in gpus)]
-    there += ["mps"] if torch.backends.mps.is_available() else []
-    there += ["cpu"]
+    available = [f"cuda:{index}" for index in gpus]
+    if gpus:
+        available.insert(0, "cuda")
+    if torch.backends.mps.is_available():
+        available.append("mps")
+    available.append("cpu")
     if name == "auto":
-        return there[0]
-    if name not in there:
+        return available[0]
+    if name not in available:
+        choices = ", ".join(available)
         raise ConfigError(
-            f"device {name!r} is not available on this machine; valid choices: {', '.join(there)}"
+            f"device {name!r} is not available on this machine; valid choices: {choices}"
         )
     return name
 

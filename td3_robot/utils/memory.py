@@ -68,7 +68,8 @@ def require_memory(what: str, size: float, device: torch.device | str) -> None:
     Raises:
         ConfigError: `what` needs more bytes than the device has.
     """
-    if size > (there := get_memory(device)):
+    memory = get_memory(device)
+    if size > memory:
         raise ConfigError(
-            f"{what} needs {1e-9 * size:,.1f} GB, more than the {1e-9 * there:,.1f} GB there are"
+            f"{what} needs {1e-9 * size:,.1f} GB, more than the {1e-9 * memory:,.1f} GB there are"
         )

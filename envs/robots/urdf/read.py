@@ -48,9 +48,8 @@ def read_urdf(
 
 
 def _read_content(path: Path) -> bytes:
-    if os.path.exists(path) and not os.path.isfile(
-        path
-    ):  # a folder, or a pipe that would be waited for
+    # a folder, or a pipe that would be waited for
+    if os.path.exists(path) and not os.path.isfile(path):
         raise ConfigError(f"{path}: is no file")
     try:
         with open(path, "rb") as file:

@@ -76,8 +76,9 @@ class Ros2Arm:
         if missing := [name for name in self._joints if name not in place]:
             self._lacking = min(self._lacking, time.monotonic())
             if time.monotonic() - self._lacking > NAMED:
-                there = f"they have {', '.join(place)}"
-                raise DeployError(f"/joint_states lack {', '.join(missing)}; {there}")
+                raise DeployError(
+                    f"/joint_states lack {', '.join(missing)}; they have {', '.join(place)}"
+                )
             return
         self._lacking = np.inf
         if len(message.position) != len(place):

@@ -48,8 +48,8 @@ def solve_goal(robot: Robot, q: np.ndarray, goal: np.ndarray) -> np.ndarray:
     turned = np.linalg.norm(error[:, 3:], axis=1)
     time = (np.abs(found - q) / limits.velocity).max(1)
     time += BARRED * ~_has_free_path(robot, q, found) + TOUCHING * ~_is_free(robot, found, ROOM)
-    there = (apart < POSITION) & (turned < ANGLE)
-    time += np.where(there, 0.0, UNSOLVED * (1.0 + apart + METRES_PER_RADIAN * turned))
+    reached = (apart < POSITION) & (turned < ANGLE)
+    time += np.where(reached, 0.0, UNSOLVED * (1.0 + apart + METRES_PER_RADIAN * turned))
     return found[time.argmin()]
 
 

@@ -151,8 +151,10 @@ def _tighten(
     """Return the corner (n,) of a free path, moved to the farthest of `TIGHTER` places towards the
     straight line where the path is free; nearer places may be blocked.
     """
-    there, on = (np.abs((b - a) / robot.limits.velocity).max() for a, b in ((q, via), (via, end)))
-    straight = q + there / max(there + on, 1e-9) * (end - q)
+    first, second = (
+        np.abs((b - a) / robot.limits.velocity).max() for a, b in ((q, via), (via, end))
+    )
+    straight = q + first / max(first + second, 1e-9) * (end - q)
     corners = via + np.arange(TIGHTER)[:, None] / TIGHTER * (straight - via)
     free = (
         find_room(robot, q, corners, np.broadcast_to(end, corners.shape), obstacles, POINTS) > ROOM
