@@ -8,11 +8,10 @@ from envs.config.disturbance_options import DISTURBANCES
 from envs.config.env_options import KINEMATIC, NOTHING, EnvOptions
 from envs.controllers import BASELINES, make_baseline
 from envs.evaluation import requirements
-from envs.evaluation.metrics import join as join_figures
-from envs.evaluation.metrics import measure
-from envs.evaluation.report import ArmRun, RecordingPolicy, Report, Trajectories, join, render_page
+from envs.evaluation.metrics import join_figures, measure
+from envs.evaluation.report import ArmRun, RecordingPolicy, Report, Trajectories, render_page
 from envs.evaluation.robustness import Robustness, Success, sweep
-from envs.evaluation.summary import summarise as summarise_arm
+from envs.evaluation.summary import summarise_arm
 from envs.evaluation.table import format_condition, make_rows, print_rows
 from envs.registry import make_from_config
 from envs.robots import Robot
@@ -79,7 +78,7 @@ class Evaluation:
         env: the environment of all controllers that were added without another guard setting.
         controllers: by name, in the order in which they were added; the first is the main one.
         summaries: after `play`, by controller: `td3_robot.evaluation.rollout.summarise` and, for
-            our robots, `summary.summarise`.
+            our robots, `summary.summarise_arm`.
         trajectories: after `play(keep=True)`, by controller.
         robustness: after `play_robustness`, its result.
     """
@@ -393,6 +392,6 @@ class Evaluation:
             if robots:
                 figures.append(measure(env.task, env.model, part.info, part.alive))
         if keep:
-            self.trajectories[name] = join(kept, episodes)
+            self.trajectories[name] = Trajectories.join(kept, episodes)
         arm = summarise_arm(join_figures(figures, episodes), env.task.measures) if robots else {}
         return summarise(statistics, episodes) | arm

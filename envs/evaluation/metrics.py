@@ -71,6 +71,6 @@ def find_counted_steps(task: Task, alive: Tensor) -> Tensor:
     return alive & (torch.arange(len(alive), device=alive.device) >= task.settle_steps)[:, None]
 
 
-def join(rounds: list[dict[str, Tensor]], episodes: int) -> dict[str, Tensor]:
+def join_figures(rounds: list[dict[str, Tensor]], episodes: int) -> dict[str, Tensor]:
     """Concatenate the figures of several rounds, cut to the first `episodes`."""
     return {name: torch.cat([part[name] for part in rounds])[:episodes] for name in rounds[0]}

@@ -9,7 +9,9 @@ from torch import Tensor
 from envs.tasks.measures import Measure
 
 
-def summarise(episodes: dict[str, Tensor], measures: Sequence[Measure] = ()) -> dict[str, object]:
+def summarise_arm(
+    episodes: dict[str, Tensor], measures: Sequence[Measure] = ()
+) -> dict[str, object]:
     """Summarise the figures of all episodes as plain numbers for JSON.
 
     Args:

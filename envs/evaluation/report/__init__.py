@@ -5,6 +5,6 @@ docs/how-to/evaluate-and-report.md describes it.
 
 from envs.evaluation.report.arm_run import ArmRun, read_log
 from envs.evaluation.report.page import Report, render_page
-from envs.evaluation.report.trajectories import RecordingPolicy, Trajectories, join
+from envs.evaluation.report.trajectories import RecordingPolicy, Trajectories
 
-__all__ = ["ArmRun", "RecordingPolicy", "Report", "Trajectories", "join", "read_log", "render_page"]
+__all__ = ["ArmRun", "RecordingPolicy", "Report", "Trajectories", "read_log", "render_page"]

@@ -67,6 +67,28 @@ class Trajectories:
         obstacles = {name: value.cpu() for name, value in recorder.obstacles.items()}
         return cls(alive.cpu(), series | {"goal": recorder.take_goals().cpu()}, obstacles)
 
+    @staticmethod
+    def join(rounds: "Sequence[Trajectories]", episodes: int) -> "Trajectories":
+        """Concatenate rounds, cut to the first `episodes`; shorter ones are padded with zeros."""
+        first = rounds[0]
+        steps = max(len(part.alive) for part in rounds)
+
+        def concatenate(parts: list[Tensor]) -> Tensor:
+            filled = [
+                torch.cat((part, part.new_zeros(steps - len(part), *part.shape[1:])))
+                for part in parts
+            ]
+            return torch.cat(filled, 1)[:, :episodes]
+
+        return Trajectories(
+            concatenate([part.alive for part in rounds]),
+            {name: concatenate([part.series[name] for part in rounds]) for name in first.series},
+            {
+                name: torch.cat([part.obstacles[name] for part in rounds])[:episodes]
+                for name in first.obstacles
+            },
+        )
+
     def select(self, episode: int) -> "Trajectories":
         """Select one episode, without the steps after its end."""
         alive = self.alive[:, episode]
@@ -90,24 +112,3 @@ class Trajectories:
     def failed(self) -> Tensor:
         """Numbers of the episodes whose last step is no success."""
         return (~self.select_last("success").bool()).nonzero()[:, 0]
-
-
-def join(rounds: Sequence[Trajectories], episodes: int) -> Trajectories:
-    """Concatenate rounds, cut to the first `episodes`; shorter ones are padded with zeros."""
-    first = rounds[0]
-    steps = max(len(part.alive) for part in rounds)
-
-    def concatenate(parts: list[Tensor]) -> Tensor:
-        filled = [
-            torch.cat((part, part.new_zeros(steps - len(part), *part.shape[1:]))) for part in parts
-        ]
-        return torch.cat(filled, 1)[:, :episodes]
-
-    return Trajectories(
-        concatenate([part.alive for part in rounds]),
-        {name: concatenate([part.series[name] for part in rounds]) for name in first.series},
-        {
-            name: torch.cat([part.obstacles[name] for part in rounds])[:episodes]
-            for name in first.obstacles
-        },
-    )

@@ -7,7 +7,7 @@ import pytest
 import roboticstoolbox as rtb
 import torch
 
-from envs.evaluation.metrics import join
+from envs.evaluation.metrics import join_figures
 from envs.evaluation.metrics import measure as measure_of
 from envs.evaluation.motion import (
     LIMIT_ROUNDING,
@@ -15,7 +15,7 @@ from envs.evaluation.motion import (
     compute_rms_jerk,
     compute_time_to_goal,
 )
-from envs.evaluation.summary import summarise
+from envs.evaluation.summary import summarise_arm
 from envs.evaluation.table import format_percent, make_rows
 from envs.kinematics import compile_ets, jacob0
 from envs.kinematics.manipulability import manipulability
@@ -119,11 +119,11 @@ def test_a_success_with_contact_is_none_and_counts_beside(gantry, trajectory):
         "success_with_contact"
     ].tolist() == [1.0, 0.0]
     assert figures["minimum_clearance_m"].tolist() == pytest.approx([-0.004, 0.1])
-    summary = summarise(figures)
+    summary = summarise_arm(figures)
     told = ("success_rate", "success_rate_with_contact", "collision_free_rate", "deepest_contact_m")
     assert [summary[name] for name in told] == pytest.approx([0.0, 0.5, 0.5, 0.004])
     rows = dict(make_rows({"it": summary}))
-    bare = summarise(measure(gantry, info, alive))
+    bare = summarise_arm(measure(gantry, info, alive))
     labels = (
         "success rate [%]",
         "success rate, contact or not [%]",
@@ -163,7 +163,7 @@ def test_every_broken_limit_is_counted_by_step_and_joint(gantry, trajectory):
     assert figures["speed_violations"].tolist() == [0, 2]
     assert figures["acceleration_violations"].tolist() == [0, 2]
     assert figures["jerk_violations"].tolist() == [0, 3]
-    assert summarise(figures)["limit_violations"] == {
+    assert summarise_arm(figures)["limit_violations"] == {
         "position": 2,
         "speed": 2,
         "acceleration": 2,
@@ -194,7 +194,7 @@ def test_a_simulated_arm_breaks_no_limit():
     info = {name: torch.stack(rows) for name, rows in info.items()}
     zeros = torch.zeros(60, 50)
     info |= {"tcp": torch.zeros(60, 50, 3), "position_error": zeros, "success": zeros.bool()}
-    summary = summarise(measure(model, info, torch.ones(60, 50, dtype=torch.bool)))
+    summary = summarise_arm(measure(model, info, torch.ones(60, 50, dtype=torch.bool)))
     assert summary["limit_violations"] == {"position": 0, "speed": 0, "acceleration": 0, "jerk": 0}
     assert summary["max_abs_qd_over_limit"] == pytest.approx(1.0, abs=LIMIT_ROUNDING)
     assert summary["max_abs_qdd_over_limit"] == pytest.approx(1.0, abs=LIMIT_ROUNDING)
@@ -204,7 +204,7 @@ def test_a_simulated_arm_breaks_no_limit():
 def test_no_jerk_figure_without_jerk_limits(gantry, trajectory):
     figures = measure(dataclasses.replace(gantry, qdddlim=None), *trajectory)
     assert figures["max_abs_qddd_over_limit"].isnan().all()
-    summary = summarise(figures)
+    summary = summarise_arm(figures)
     assert (
         summary["max_abs_qddd_over_limit"] is None and summary["limit_violations"]["jerk"] is None
     )
@@ -214,7 +214,7 @@ def test_no_acceleration_figure_without_acceleration_limits(gantry, trajectory):
     unlimited = dataclasses.replace(gantry, dqd=torch.full((2,), torch.inf))
     figures = measure(unlimited, *trajectory)
     assert figures["max_abs_qdd_over_limit"].isnan().all()
-    summary = summarise(figures)
+    summary = summarise_arm(figures)
     assert (
         summary["max_abs_qdd_over_limit"] is None
         and summary["limit_violations"]["acceleration"] is None
@@ -294,7 +294,7 @@ def test_summary_of_known_episodes():
         "manipulability": column(0.1, 0.5, 0.2, 0.3, 0.4),
         "minimum_manipulability": column(0.1, 0.05, 0.1, 0.1, 0.1),
     }
-    summary = summarise(figures)
+    summary = summarise_arm(figures)
     assert summary == {
         "success_rate": pytest.approx(0.6),
         "success_rate_with_contact": pytest.approx(0.8),
@@ -314,14 +314,14 @@ def test_summary_of_known_episodes():
         "limit_violations": {"position": 3, "speed": 1, "acceleration": 5, "jerk": 0},
         "manipulability": {"median": pytest.approx(0.3), "min": pytest.approx(0.05)},
     }
-    assert summarise(figures | {"time_to_goal_s": column(nan, nan)})["time_to_goal_s"] == {
+    assert summarise_arm(figures | {"time_to_goal_s": column(nan, nan)})["time_to_goal_s"] == {
         "median": None
     }
     for least, free, deepest in (
         ((0.2, 0.0, -0.01, 0.1, -0.03), 0.6, 0.03),
         ((0.2, 0.1, 0.3, 0.1, 0.4), 1.0, 0.0),
     ):
-        felt = summarise(figures | {"minimum_clearance_m": column(*least)})
+        felt = summarise_arm(figures | {"minimum_clearance_m": column(*least)})
         assert felt.keys() - summary.keys() == {
             "collision_free_rate",
             "deepest_contact_m",
@@ -335,7 +335,7 @@ def test_summary_of_known_episodes():
 
 def test_rounds_join_in_order_and_the_surplus_is_dropped():
     rounds = [{"success": torch.tensor([0.0, 1.0])}, {"success": torch.tensor([2.0, 3.0])}]
-    assert join(rounds, 3)["success"].tolist() == [0.0, 1.0, 2.0]
+    assert join_figures(rounds, 3)["success"].tolist() == [0.0, 1.0, 2.0]
 
 
 def test_manipulability_is_the_product_of_singular_values():
@@ -402,7 +402,7 @@ def test_a_tasks_own_measures_of_hand_worked_episodes(gantry, trajectory):
     # the first step has not settled
     assert steps == [pytest.approx([0.0, 0.0]), pytest.approx([0.4])]
 
-    summary = summarise(got, task.measures)
+    summary = summarise_arm(got, task.measures)
     assert summary["untouched_rate"] == summary["held_rate"] == 0.5
     assert (
         summary["height_m"]
@@ -423,7 +423,7 @@ def test_a_tasks_own_measures_of_hand_worked_episodes(gantry, trajectory):
     assert {label: rows[label] for label in expected} == {
         label: [cell] for label, cell in expected.items()
     }
-    assert not {one.name for one in task.measures} & summarise(bare).keys()
+    assert not {one.name for one in task.measures} & summarise_arm(bare).keys()
 
 
 @pytest.mark.parametrize("settle", [0.5, 1.0])
@@ -446,7 +446,7 @@ def test_tracking_errors_are_those_after_the_tasks_own_time(gantry, settle):
     counted = [row[~row.isnan()].tolist() for row in got["tracking_error_m"]]
     assert counted == [list(range(first + 1, 13)), list(range(first + 1, 12))]
     median = torch.tensor(counted[0] + counted[1]).median()
-    assert summarise(got, task.measures)["tracking_error_m"]["median"] == pytest.approx(
+    assert summarise_arm(got, task.measures)["tracking_error_m"]["median"] == pytest.approx(
         median.item(), abs=0.5
     )
 

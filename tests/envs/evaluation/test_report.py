@@ -12,11 +12,11 @@ import torch
 
 import envs
 from envs.evaluation.metrics import measure
-from envs.evaluation.report import RecordingPolicy, Report, Trajectories, charts, join, render_page
+from envs.evaluation.report import RecordingPolicy, Report, Trajectories, charts, render_page
 from envs.evaluation.report.errors import list_errors
 from envs.evaluation.report.failures import find_failures
 from envs.evaluation.report.tiles import render_tiles
-from envs.evaluation.summary import summarise
+from envs.evaluation.summary import summarise_arm
 from envs.registry import make_task
 from envs.view.recording import find_chromium
 
@@ -66,7 +66,7 @@ def evaluation(env) -> Report:
         title="a & b </script>",
         facts={"checkpoint": "checkpoints/<run>"},
         env=env,
-        summaries={name: summarise(one) for name, one in figures.items()},
+        summaries={name: summarise_arm(one) for name, one in figures.items()},
         played=played,
         curve=CURVE,
         replay=lambda episode: f"replay {episode} <now>",
@@ -236,7 +236,7 @@ def test_no_failure_says_so(evaluation):
 
 def test_rounds_join_in_order_and_the_surplus_is_dropped(evaluation):
     one, two = evaluation.played.values()
-    both = join([one, two], 8)
+    both = Trajectories.join([one, two], 8)
     assert both.alive.shape == (HORIZON, 8)
     assert torch.equal(both.series["q"], torch.cat((one.series["q"], two.series["q"][:, :2]), 1))
 
@@ -264,7 +264,7 @@ def test_rounds_of_different_lengths_stand_side_by_side(env):
     """As where all episodes of a round end early."""
     long = episode(env, position_error=[0.4, 0.3, 0.2, 0.1])
     short = episode(env, 2, position_error=[0.6, 0.5])
-    both = join([short, long], 2)
+    both = Trajectories.join([short, long], 2)
     assert both.alive.T.tolist() == [[True, True, False, False], [True] * 4]
     torch.testing.assert_close(both.select_last("position_error"), torch.tensor([0.5, 0.1]))
     for number, part in enumerate((short, long)):
