@@ -13,7 +13,7 @@ from td3_robot.deploy.errors import DeployError, OldExport
 from td3_robot.deploy.legacy import keep_old_names
 from td3_robot.deploy.planning import is_at_corner, make_planner
 from td3_robot.deploy.robot.description import Robot
-from td3_robot.deploy.robot.obstacles import KINDS, VELOCITIES, move_obstacles
+from td3_robot.deploy.robot.obstacles import move_obstacles, spread_obstacles
 from td3_robot.deploy.runtime.latency_compensation import (
     KEPT,
     LONGEST,
@@ -169,7 +169,7 @@ class Policy:
         scene |= {} if goal is None else {"goal": goal}
         if CLOCK in self.scene and CLOCK not in scene:
             scene[CLOCK] = self._read_clock(at)
-        state = self._check(q, qd, gripper, scene)
+        state = self._read_state(q, qd, gripper, scene)
         self._now = self._now + 1.0 / self.rate if at is None else at
         if self.latency:
             command = self._command(*self._predict(*state))
@@ -207,7 +207,9 @@ class Policy:
 
     def observe(self, q, qd, gripper, **scene) -> np.ndarray:
         """Return the policy's observation (o_dim,); arguments as for a call."""
-        return self._evaluate(["observation"], *self._check(q, qd, gripper, scene))[0].astype(float)
+        return self._evaluate(["observation"], *self._read_state(q, qd, gripper, scene))[0].astype(
+            float
+        )
 
     def _command(self, q: np.ndarray, qd: np.ndarray, driver: float, scene: dict) -> np.ndarray:
         """Return the velocities (n,) for a checked state, and set `opening`."""
@@ -256,17 +258,19 @@ class Policy:
         then = self._compensator(q, qd, driver, self._now, grip=grip, see_step=see_step)
         return *then, ahead
 
-    def _check(self, q, qd, gripper, scene: dict) -> tuple[np.ndarray, np.ndarray, float, dict]:
-        """Return the arguments of a call as numbers of the right shapes."""
-        known = self.scene
-        if "obstacles" in scene and any(name in known for name in KINDS):
-            around = scene.pop("obstacles")
-            slots = {name: known[name] for name in (*KINDS, *VELOCITIES) if name in known}
-            scene |= around.fill_slots(slots)
-        needed = [name for name in known if name not in self._planner.names]  # the rest is planned
-        if set(scene) not in (set(needed), set(known)):
+    def _read_state(
+        self, q, qd, gripper, scene: dict
+    ) -> tuple[np.ndarray, np.ndarray, float, dict]:
+        """Read the arguments of a call as numbers of the right shapes, and plan what is left out.
+
+        Returns:
+            q and qd (n,), the gripper's driver coordinate and the whole scene.
+        """
+        scene = spread_obstacles(scene, self.scene)
+        needed = [name for name in self.scene if name not in self._planner.names]
+        if set(scene) not in (set(needed), set(self.scene)):
             raise DeployError(self._explain_scene(set(scene), needed))
-        shapes = {"q": (self.robot.limits.n,), "qd": (self.robot.limits.n,), **known}
+        shapes = {"q": (self.robot.limits.n,), "qd": (self.robot.limits.n,), **self.scene}
         given = {
             name: _read_numbers(name, value, shapes[name])
             for name, value in {"q": q, "qd": qd, **scene}.items()
@@ -306,7 +310,7 @@ class Policy:
             raise DeployError(f"{path} has no test vectors to be checked by: export it again")
         speed = self.robot.limits.velocity
         for number, vector in enumerate(vectors):
-            state = self._check(vector["q"], vector["qd"], vector["gripper"], vector["scene"])
+            state = self._read_state(vector["q"], vector["qd"], vector["gripper"], vector["scene"])
             found = dict(zip(self._outputs, self._evaluate(self._outputs, *state)))
             expected = np.array(vector["observation"])
             off = np.abs(found["observation"] - expected) / np.maximum(np.abs(expected), 1.0)

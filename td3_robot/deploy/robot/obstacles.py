@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Real
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -149,3 +150,19 @@ def _park(name: str, value: np.ndarray, count: int, size: int) -> np.ndarray:
 def find_present(kind: str, value: np.ndarray) -> np.ndarray:
     """Return which obstacles of a kind are not parked."""
     return value[:, 3] > -FAR / 2 if kind == "walls" else value[:, 0] < FAR / 2
+
+
+def spread_obstacles(
+    scene: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, Any]:
+    """Return a scene with its `obstacles`, if any, as the inputs that a policy has for them.
+
+    Args:
+        scene: by name.
+        shapes: of the policy's inputs, by name; without any `KINDS` the scene stays as it is.
+    """
+    if "obstacles" not in scene or not set(KINDS) & set(shapes):
+        return dict(scene)
+    slots = {name: shapes[name] for name in (*KINDS, *VELOCITIES) if name in shapes}
+    rest = {name: value for name, value in scene.items() if name != "obstacles"}
+    return rest | scene["obstacles"].fill_slots(slots)
