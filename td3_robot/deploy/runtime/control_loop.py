@@ -67,7 +67,7 @@ def wait_for_calm_start(
         now = time.monotonic()
         if reading is not None and now - reading.stamp <= watch.state_age:
             reading = _count_turns(reading, watch, home if newest is None else newest.q)
-            _check(reading, newest, watch)
+            _require_rest(reading, newest, watch)
             if newest is None or reading.stamp - newest.stamp > watch.state_age:
                 first = reading  # after a gap, in which nobody knows what the arm did, begin anew
             newest = reading
@@ -81,15 +81,19 @@ def wait_for_calm_start(
             )
         if reading is None:
             time.sleep(0.001)
-    far = np.abs(newest.q - home) - region
+    _require_near(newest.q, home, region)
+    return newest
+
+
+def _require_near(q: np.ndarray, home: np.ndarray, region: float) -> None:
+    """Refuse to start from joint positions (n,) farther than `region` from home [rad or m]."""
+    far = np.abs(q - home) - region
     if (far > 0).any():
         joint = int(far.argmax())
         raise DeployError(
-            f"joint {joint + 1} is at {newest.q[joint]:.3f} and "
-            f"the policy starts within {region:g} of "
+            f"joint {joint + 1} is at {q[joint]:.3f} and the policy starts within {region:g} of "
             f"{home[joint]:.3f}: move the arm there by hand or with its own tools"
         )
-    return newest
 
 
 def _count_turns(reading: Reading, watch: Watchdog, near: np.ndarray) -> Reading:
@@ -100,7 +104,7 @@ def _count_turns(reading: Reading, watch: Watchdog, near: np.ndarray) -> Reading
     return reading._replace(q=limits.count_turns(reading.q, near))
 
 
-def _check(reading: Reading, before: Reading | None, watch: Watchdog) -> None:
+def _require_rest(reading: Reading, before: Reading | None, watch: Watchdog) -> None:
     """Refuse a state of an arm that is not at rest, or cannot be."""
     limits = watch.safe.limits
     for name, value in (("position", reading.q), ("velocity", reading.qd)):
