@@ -160,7 +160,7 @@ def main(argv: list[str]) -> int:
             needed = check_goal(
                 policy, limited_robot, scene["goal"], obstacles, arguments.speed, arguments.seconds
             )
-        reason, arrival = drive(policy, path, arguments, scene)
+        reason, arrival = drive(policy, path, limited_robot, obstacles, arguments, scene)
     except DeployError as error:
         raise ConfigError(str(error)) from None
     if arrival is not None:
@@ -229,14 +229,24 @@ def replace_limits(robot: Robot, name: str | None) -> Robot:
 
 
 def drive(
-    policy: Policy, path: Path, arguments: Arguments, scene: dict[str, Any]
+    policy: Policy,
+    path: Path,
+    limited_robot: Robot,
+    obstacles: Obstacles,
+    arguments: Arguments,
+    scene: dict[str, Any],
 ) -> tuple[str, Arrival | None]:
     """Move the arm until it is at rest again.
+
+    Args:
+        policy, path: the policy and its file.
+        limited_robot: the policy's robot, with the limits that the arm is kept in.
+        obstacles: what the arm keeps clear of.
+        scene: the goal and what else the policy observes besides the arm.
 
     Returns:
         Why it ended, in words, and where the arm came to rest; None if nothing was sent.
     """
-    limited_robot = replace_limits(policy.robot, arguments.limits)
     with contextlib.ExitStack() as cleanup:
         interrupt_on_signals()
         # first: if none can be written nothing should move
@@ -245,7 +255,7 @@ def drive(
         with stage("waiting for the arm"):
             arm = RecordedArm(_connect(arguments, policy, path, limited_robot.joints, cleanup))
             try:
-                watch = _make_watchdog(policy, limited_robot, arguments, arm.rate)
+                watch = _make_watchdog(policy, limited_robot, obstacles, arguments, arm.rate)
                 policy_process = PolicyProcess(str(path))
                 cleanup.callback(policy_process.close)
                 _wait_for_start(arm, watch, policy_process, policy, arguments, scene)
@@ -282,11 +292,10 @@ def drive(
 
 
 def _make_watchdog(
-    policy: Policy, limited_robot: Robot, arguments: Arguments, rate: float
+    policy: Policy, limited_robot: Robot, obstacles: Obstacles, arguments: Arguments, rate: float
 ) -> Watchdog:
     """Make the watchdog and the safety filter of an arm at this rate [Hz]."""
     known = arguments.ground is not None or arguments.obstacles is not None
-    obstacles = load_obstacles(arguments) if known else None
     overdue = max(Watchdog.COMMAND_AGE, PERIODS / policy.rate)
     follows = FOLLOWING.get(arguments.arm, FOLLOWS) if not arguments.dry_run else ANYWHERE
     safe = SafetyFilter(
@@ -296,7 +305,7 @@ def _make_watchdog(
         speed=arguments.speed,
         margin=MARGIN,
         tcp_speed=arguments.tcp_speed,
-        obstacles=obstacles,
+        obstacles=obstacles if known else None,  # a robot without capsules takes none
     )
     return Watchdog(safe, following=follows, command_age=overdue)
 
