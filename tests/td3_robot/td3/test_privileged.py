@@ -59,7 +59,7 @@ def test_the_actor_depends_on_the_observation_alone_and_critics_on_all(options):
     o = torch.randn(5, SEEN)
     assert agent.select_action(o).shape == (5, 1)
     assert agent.policy(o).shape == (5, 1)
-    with pytest.raises(RuntimeError):
+    with pytest.raises(ConfigError, match="must end in 3 values"):
         agent.select_action(torch.randn(5, SEEN + HIDDEN))
     seen = torch.cat((o, torch.zeros(5, HIDDEN)), 1)
     other = torch.cat((o, torch.ones(5, HIDDEN)), 1)
