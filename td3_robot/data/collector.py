@@ -54,7 +54,8 @@ class Collector:
 
     Raises:
         ConfigError: hindsight without goals, not enough memory, n-step returns of another discount
-            than the agent's, or an agent whose actions are not in [-1, 1].
+            than the agent's, an agent whose actions are not in [-1, 1], or no step after
+            `start_steps`.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Collector:
             raise ConfigError(
                 f"environments take actions in [-1, 1]: a_max must be 1, got {agent.a_max.tolist()}"
             )
+        config.require_steps_to_learn()
         self._agent = agent
         self._env = env
         self._config = config
