@@ -134,6 +134,14 @@ def test_the_replay_joins_what_is_observed_and_what_is_known_of_the_same_moment(
     agent.update(batch)
 
 
+def test_hindsight_which_computes_observations_alone_excludes_it(point_env):
+    config = dataclasses.replace(make_config(privileged=2), replay=ReplayConfig(hindsight="future"))
+    env = Telling(point_env(4, 0))
+    agent = TD3(env.o_dim, env.a_dim, **dataclasses.asdict(config.td3))
+    with pytest.raises(ConfigError, match="observations alone: set td3.privileged to 0$"):
+        Collector(agent, env, config)
+
+
 def test_it_is_found_unless_something_forbids_it():
     offers = SimpleNamespace(privileged_dim=6)
     hindsight = ReplayConfig(hindsight="future")
