@@ -31,7 +31,10 @@ def find(name: str | Path, root: Path = RUNS) -> Path:
     for candidate in (path, root / path):
         if find_files(candidate):
             return candidate
-    raise make_missing_error(path if len(path.parts) > 1 or os.path.isdir(path) else root / path)
+    # run1/step_9 is looked for beside what checkpoints/run1 holds, unless there is a folder run1
+    place = path.parent if len(path.parts) > 1 else path
+    inside = not os.path.isdir(place) and (place == path or os.path.isdir(root / place))
+    raise make_missing_error(root / path if inside else path)
 
 
 def make_next_run(root: str | Path = RUNS) -> Path:

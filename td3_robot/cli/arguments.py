@@ -193,14 +193,9 @@ def _complete_new_run(config: Config, chosen: Values, notes: list[str]) -> Confi
         config = dataclasses.replace(config, start_from=find(config.start_from))
     start = config.exploration.start_steps
     steps = config.steps
-    if config.dataset is not None or steps > start:
+    if config.dataset is not None or steps > start or "exploration.start_steps" in chosen:
+        config.require_steps_to_learn()
         return config
-    if "exploration.start_steps" in chosen:
-        both = f"{steps} <= {start}"
-        raise ConfigError(
-            "steps must be above exploration.start_steps, "
-            f"before which nothing is learned, got {both}"
-        )
     notes.append(
         f"a short run: exploration.start_steps is {steps // 10}, a tenth of the steps, "
         f"in place of {start}"

@@ -341,3 +341,16 @@ class Config:
                 f"num_envs must be at most replay.capacity, "
                 f"got {self.num_envs} > {self.replay.capacity}"
             )
+
+    def require_steps_to_learn(self) -> None:
+        """Check that the steps of random actions leave some to learn in.
+
+        Raises:
+            ConfigError: they are all steps of the training.
+        """
+        start = self.exploration.start_steps
+        if self.dataset is None and self.steps <= start:
+            raise ConfigError(
+                "steps must be above exploration.start_steps, "
+                f"before which nothing is learned, got {self.steps} <= {start}"
+            )

@@ -1,7 +1,7 @@
 """Options of the learning algorithm, and which exclude each other."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -225,15 +225,21 @@ def resolve_config(config: TD3Config | None, options: Mapping[str, Any]) -> TD3C
 
     Raises:
         KeywordError: there is no such field.
-        ConfigError: a value is out of its range.
+        ConfigError: a value is out of its range or of another type.
     """
+    if not isinstance(config, TD3Config | None):
+        kind = type(config).__name__
+        raise ConfigError(f"config must be a TD3Config, such as the td3 of a Config, got a {kind}")
     options = dict(options)
     known = [item.name for item in dataclasses.fields(config or TD3Config)]
     for name in options.keys() - set(known):
         raise KeywordError(str(unknown("option of TD3", name, known)))
     for name in {"hidden", "critic_hidden"} & options.keys():
         widths = options[name]
-        options[name] = (widths,) if isinstance(widths, Integral) else tuple(widths)
+        if isinstance(widths, Integral):
+            options[name] = (widths,)
+        elif isinstance(widths, Iterable):
+            options[name] = tuple(widths)
     if config is None:
         return TD3Config(**options)
     return dataclasses.replace(config, **options) if options else config

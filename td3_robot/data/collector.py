@@ -53,8 +53,9 @@ class Collector:
         scaler: running statistics of the returns, None without `reward.normalize`.
 
     Raises:
-        ConfigError: hindsight without goals, not enough memory, n-step returns of another discount
-            than the agent's, or an agent whose actions are not in [-1, 1].
+        ConfigError: hindsight without goals or with `privileged`, not enough memory, n-step
+            returns of another discount than the agent's, an agent whose actions are not in
+            [-1, 1], or no step after `start_steps`.
     """
 
     def __init__(
@@ -69,12 +70,15 @@ class Collector:
             raise ConfigError(
                 f"environments take actions in [-1, 1]: a_max must be 1, got {agent.a_max.tolist()}"
             )
+        config.require_steps_to_learn()
         self._agent = agent
         self._env = env
         self._config = config
         seed = derive_seed(config.seed, "exploration")
         self.generator = torch.Generator(env.device).manual_seed(seed)
         hindsight = config.replay.hindsight != "none"
+        if hindsight and agent.privileged:
+            raise ConfigError("hindsight computes observations alone: set td3.privileged to 0")
         self._goal_env = env if hindsight and isinstance(env, GoalVecEnv) else None
         self._privileged_env = (
             env if agent.privileged and isinstance(env, PrivilegedVecEnv) else None

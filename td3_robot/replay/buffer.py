@@ -5,7 +5,8 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from td3_robot.errors import CheckpointError, ConfigError
+from td3_robot.config.run import CAPACITY, ENVS
+from td3_robot.errors import CheckpointError, ConfigError, require_integer
 from td3_robot.replay.sampler import Sampler, Uniform
 from td3_robot.utils.legacy import keep_old_names
 from td3_robot.utils.memory import require_memory
@@ -100,7 +101,8 @@ class ReplayBuffer:
         rows: (slots * num_envs, row width) with the layout `columns`.
 
     Raises:
-        ConfigError: there is not enough memory, or less capacity than environments.
+        ConfigError: there is not enough memory, or less capacity than environments; or one of both
+            is no integer.
     """
 
     def __init__(
@@ -114,6 +116,8 @@ class ReplayBuffer:
         sampler: Sampler | None = None,
         reader: Reader | None = None,
     ):
+        capacity = require_integer("capacity", capacity, 0, int(CAPACITY.most))
+        num_envs = require_integer("num_envs", num_envs, 1, int(ENVS.most))
         if capacity < num_envs:
             raise ConfigError(
                 f"capacity must be at least the number of envs, got {capacity} < {num_envs}"

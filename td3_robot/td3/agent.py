@@ -144,10 +144,10 @@ class TD3:
             [group["lr"] for group in each.param_groups] for each in self._optimizers
         ]
 
-    def observe(self, o: Tensor) -> None:
-        """Add observations (B, o_dim) to the running statistics, if the agent has any."""
+    def observe(self, o: np.ndarray | Tensor) -> None:
+        """Add observations, (o_dim,) or (B, o_dim), to the running statistics, if there are any."""
         if isinstance(self.normalizer, RunningNormalizer):
-            self.normalizer.update(o)
+            self.normalizer.update(agent_io.read_observations(self, o).reshape(-1, self.o_dim))
 
     def select_action(self, o: np.ndarray | Tensor) -> Tensor:
         """Return the noiseless action, (o_dim,) -> (a_dim,) or (B, o_dim) -> (B, a_dim)."""
@@ -159,7 +159,7 @@ class TD3:
 
     @torch.no_grad()
     def _run(self, net: nn.Module, o: np.ndarray | Tensor) -> Tensor:
-        o = torch.as_tensor(o, dtype=torch.float32, device=self.device)
+        o = agent_io.read_observations(self, o)
         return net(self.normalizer(torch.atleast_2d(o))).reshape(*o.shape[:-1], self.a_dim)
 
     @property

@@ -5,6 +5,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -25,6 +26,7 @@ class Agent(Protocol):
     a_dim: int
     a_max: Tensor
     normalizer: nn.Module
+    device: torch.device
 
 
 def get_parts(agent: Agent) -> dict[str, nn.Module | torch.optim.Optimizer]:
@@ -71,6 +73,18 @@ def check_spaces(o_dim: int, a_dim: int, a_max: Tensor) -> None:
     if a_max.shape not in ((), (a_dim,)) or not is_bound:
         shape = f"one value or {a_dim}, got {a_max.tolist()}"
         raise ConfigError(f"a_max must be positive and finite, {shape}")
+
+
+def read_observations(agent: Agent, o: np.ndarray | Tensor) -> Tensor:
+    """Return observations (..., o_dim) as a tensor on the agent's device.
+
+    Raises:
+        ConfigError: they have another width, which running statistics could broadcast.
+    """
+    o = torch.as_tensor(o, dtype=torch.float32, device=agent.device)
+    if o.shape[-1:] != (agent.o_dim,):
+        raise ConfigError(f"observations must end in {agent.o_dim} values, got {tuple(o.shape)}")
+    return o
 
 
 def load_agent_from_checkpoint(

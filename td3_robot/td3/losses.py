@@ -96,7 +96,8 @@ def project_categorical(
     shifted = reward + discount * (1.0 - done) * support
     place = (shifted - support[0]) * (last / (support[-1] - support[0]))  # in units of atoms
     place = place.clamp(0, last)
-    lower = place.floor()
+    # a reward that is NaN makes the target NaN, and is no place
+    lower = place.nan_to_num().floor()
     to_upper = probability * (place - lower)
     lower = lower.long()
     projected = torch.zeros_like(probability).scatter_add_(1, lower, probability - to_upper)

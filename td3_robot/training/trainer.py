@@ -63,7 +63,7 @@ class Trainer:
         source: BatchSource,
         evaluation_env: VecEnv | None,
         config: Config,
-        folder: Path,
+        folder: str | Path,
         started: float | None = None,
         callbacks: Sequence[Callback] = (),
         metadata: Mapping[str, object] | None = None,
@@ -73,13 +73,13 @@ class Trainer:
         self.source = source
         self.evaluation_env = evaluation_env
         self.config = config
-        self.folder = folder
+        self.folder = Path(folder)
         self.callbacks = callbacks
         self.metadata = dict(metadata or {})
         self._communicator = agent.communicator
         self.trackers = Trackers(silent=self._communicator.rank > 0)
         started = time.perf_counter() if started is None else started
-        self.state = RunState(agent, source, config, folder, self.metadata, started)
+        self.state = RunState(agent, source, config, self.folder, self.metadata, started)
         seed = derive_process_seed(config.seed, self._communicator.rank)
         self._evaluation = PeriodicEvaluation(evaluation_env, seed, self._communicator)
         self._graphs = CudaGraphUpdates(agent) if config.cuda_graph else None

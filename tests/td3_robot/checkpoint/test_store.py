@@ -321,6 +321,17 @@ def test_a_missing_checkpoint_names_those_beside_it(tmp_path, monkeypatch):
         find("run9")
 
 
+def test_a_missing_checkpoint_of_a_run_names_those_of_the_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("checkpoints/pose", "checkpoints/pose/step_100", "here/run1"):
+        write(folder, generation(1))
+    choices = "valid choices: checkpoints/pose, checkpoints/pose/step_100$"
+    with pytest.raises(CheckpointError, match=f"'checkpoints/pose/step_1'; {choices}"):
+        find("pose/step_1")
+    with pytest.raises(CheckpointError, match="'here/run2'; valid choices: here/run1$"):
+        find("here/run2")
+
+
 def damaged(content: bytes) -> dict[str, bytes]:
     flipped = bytearray(content)
     flipped[content.index(b"\x00\x00\x80?" * 4)] ^= 1  # in the weights

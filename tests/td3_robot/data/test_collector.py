@@ -390,6 +390,15 @@ def test_actions_of_another_size_than_environments_take_are_refused(point_env):
         Collector(agent, point_env(4, 0), CONFIG)
 
 
+def test_a_run_of_random_actions_alone_is_refused(point_env):
+    """From Python nothing adapts the default start_steps to a short run, as the command line does."""
+    agent = TD3(3, 2, **dataclasses.asdict(CONFIG.td3))
+    config = dataclasses.replace(CONFIG, exploration=ExplorationConfig(), steps=25_001)
+    Collector(agent, point_env(4, 0), config)
+    with pytest.raises(ConfigError, match=r"^steps must be above .*, got 25000 <= 25000$"):
+        Collector(agent, point_env(4, 0), dataclasses.replace(config, steps=25_000))
+
+
 @pytest.mark.parametrize("start_steps", [0, 5000])
 def test_without_its_replay_a_policy_collects_five_batches_first(collect, start_steps):
     """Whatever there were of random actions when it began: a batch of a few rows is learnt by

@@ -299,6 +299,13 @@ def test_it_takes_rewards_of_double_precision():
     assert contents(buffer) == [0, 1] and buffer.sample(1).reward.dtype == torch.float32
 
 
+@pytest.mark.parametrize("sizes", [(1e6, 4), (100, 4.0), (100, 0), (100, True), ("100", 4)])
+def test_sizes_that_are_none_are_refused(sizes):
+    name = "capacity" if sizes[0] != 100 else "num_envs"
+    with pytest.raises(ConfigError, match=f"^{name} must be an integer in .*, got "):
+        ring(*sizes)
+
+
 def test_less_capacity_than_environments_is_refused():
     with pytest.raises(ConfigError, match="^capacity .* 3 < 4"):
         ring(3, 4)
@@ -307,6 +314,6 @@ def test_less_capacity_than_environments_is_refused():
 @pytest.mark.parametrize("reader", [None, NStep(3, 0.9)])
 def test_more_capacity_than_memory_is_refused(reader):
     with pytest.raises(
-        ConfigError, match=r"^capacity 10000000000000 needs 400,000.0 GB, more than the .* GB"
+        ConfigError, match=r"^capacity 1000000000000 needs 40,000.0 GB, more than the .* GB"
     ):
-        ReplayBuffer(10**13, 4, O_DIM, A_DIM, "cpu", torch.Generator(), reader=reader)
+        ReplayBuffer(10**12, 4, O_DIM, A_DIM, "cpu", torch.Generator(), reader=reader)

@@ -283,6 +283,27 @@ def test_select_action_takes_arrays_and_tensors_one_or_many():
     assert agent.select_action(o[0].numpy()).shape == (2,)
 
 
+def test_observations_count_the_same_one_by_one_and_together():
+    o = torch.tensor([[100.0, 0.0, -5.0], [102.0, 1.0, -7.0]])
+    together, apart = (TD3(3, 2, hidden=(16,), normalize_observations=True) for _ in range(2))
+    together.observe(o.numpy().astype(np.float64))
+    for row in o:
+        apart.observe(row)
+    for agent in (together, apart):
+        assert agent.normalizer.moments.mean.tolist() == [101.0, 0.5, -6.0]
+        assert agent.normalizer.moments.variance.tolist() == [1.0, 0.25, 1.0]
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (4,), (3, 1), (2, 6), (0,)])
+def test_observations_of_another_width_are_refused(shape):
+    """The running mean of three would broadcast with one, and the actions would be nobody's."""
+    agent = TD3(3, 2, hidden=(16,), normalize_observations=True)
+    for take in (agent.select_action, agent.select_exploratory_action, agent.observe):
+        with pytest.raises(ConfigError, match=r"^observations must end in 3 values, got \("):
+            take(torch.zeros(shape))
+    assert agent.normalizer.moments.count == 0
+
+
 def test_actions_use_the_whole_range_of_each_joint_and_no_more():
     actions = TD3(3, 2, (1.0, 0.1)).select_action(1e4 * torch.randn(2000, 3)).abs()
     assert (actions <= torch.tensor([1.0, 0.1])).all()

@@ -9,6 +9,7 @@ import torch
 
 from td3_robot import TD3, Batch
 from td3_robot.cli.arguments import load_config
+from td3_robot.config.run import Config
 from td3_robot.config.td3 import BATCHED, NORMS
 from td3_robot.errors import CheckpointError, ConfigError
 
@@ -334,6 +335,10 @@ def test_distributional_critics_disagree_by_the_distance_of_their_means():
         ({"policy_delay": 2.5}, "policy_delay must be a whole number, got 2.5"),
         ({"twin_critics": False, "actor_min_q": True}, "actor_min_q needs two critics"),
         ({"atoms": 5}, "atoms must be 0, or 2 and more with v_min below v_max"),
+        ({"hidden": 8.0}, "hidden must be a list, each a whole number, got 8.0"),
+        ({"critic_hidden": None}, "critic_hidden must be in .*, got None"),
+        ({"config": Config()}, "config must be a TD3Config, such as the td3 of a Config, got a C"),
+        ({"config": {"gamma": 0.9}, "tau": 0.1}, "config must be a TD3Config, .*, got a dict"),
     ],
 )
 def test_the_constructor_refuses_what_the_command_line_does(options, message):

@@ -180,6 +180,16 @@ def test_after_termination_all_lies_on_the_two_atoms_next_to_the_reward():
     torch.testing.assert_close(projected, torch.tensor(expected))
 
 
+def test_a_reward_that_is_nan_makes_its_own_target_nan_alone():
+    support = torch.linspace(-2, 2, 5)
+    reward = make_column(math.nan, 1.0)
+    projected = project_categorical(
+        torch.full((2, 5), 0.2), reward, 0.99, make_column(0.0, 1.0), support
+    )
+    assert projected[0].isnan().any() and projected[0].sum().isnan()
+    torch.testing.assert_close(projected[1], torch.tensor([0.0, 0.0, 0.0, 1.0, 0.0]))
+
+
 def test_categorical_loss_is_the_cross_entropy():
     # softmax of logs is the probabilities: -(0.5 ln 0.2 + 0.5 ln 0.8) = 0.916291 and -ln 0.5 =
     # 0.693147

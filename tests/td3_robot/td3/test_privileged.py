@@ -59,7 +59,7 @@ def test_the_actor_depends_on_the_observation_alone_and_critics_on_all(options):
     o = torch.randn(5, SEEN)
     assert agent.select_action(o).shape == (5, 1)
     assert agent.policy(o).shape == (5, 1)
-    with pytest.raises(RuntimeError):
+    with pytest.raises(ConfigError, match="must end in 3 values"):
         agent.select_action(torch.randn(5, SEEN + HIDDEN))
     seen = torch.cat((o, torch.zeros(5, HIDDEN)), 1)
     other = torch.cat((o, torch.ones(5, HIDDEN)), 1)
@@ -132,6 +132,14 @@ def test_the_replay_joins_what_is_observed_and_what_is_known_of_the_same_moment(
     assert torch.equal(after[:, 0], before[:, 0] + 1.0) and torch.equal(after[:, 1], before[:, 1])
     assert before[:, 1].max() > 2.0
     agent.update(batch)
+
+
+def test_hindsight_which_computes_observations_alone_excludes_it(point_env):
+    config = dataclasses.replace(make_config(privileged=2), replay=ReplayConfig(hindsight="future"))
+    env = Telling(point_env(4, 0))
+    agent = TD3(env.o_dim, env.a_dim, **dataclasses.asdict(config.td3))
+    with pytest.raises(ConfigError, match="observations alone: set td3.privileged to 0$"):
+        Collector(agent, env, config)
 
 
 def test_it_is_found_unless_something_forbids_it():

@@ -56,6 +56,12 @@ def test_a_run_counts_evaluates_and_summarises(tmp_path, train):
     assert set(checkpoint.read(tmp_path / "run" / LAST)) == set(checkpoint.NAMES) - {"normalizer"}
 
 
+def test_a_folder_may_be_given_by_its_name(tmp_path, train):
+    summary = train(str(tmp_path / "run"), steps=80).run()
+    assert json.loads((tmp_path / "run" / "summary.json").read_text()) == summary
+    assert checkpoint.read(tmp_path / "run").keys() >= set(checkpoint.REQUIRED)
+
+
 def test_a_seed_fixes_the_run_and_another_seed_changes_it(tmp_path, train, assert_same):
     runs = []
     for number, seed in enumerate((3, 3, 4)):
