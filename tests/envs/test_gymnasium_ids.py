@@ -216,7 +216,7 @@ def test_the_rest_of_the_observation_tells_nothing_of_the_goal_and_leaves_out_no
     """Or else hindsight would leave the old goal to be seen. Along episodes in which things are
     grasped.
     """
-    arms = envs.make("panda", task, 20)
+    arms = envs.make("panda", task, 8)
     view = gym.make_vec(make_env_id("panda", task, "goal"), num_envs=1).unwrapped._observations
     policy = make_baseline(arms.task.controllers[0], arms)
     observation = arms.reset(0)
