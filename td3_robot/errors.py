@@ -45,7 +45,11 @@ class Td3RobotError(Exception):
     def __str__(self):
         words = " ".join(super().__str__().split())
         text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
-        return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 105]} ... {text[-100:]}"
+        if len(text) <= _LONGEST:
+            return text
+        start = text[: _LONGEST - 105].rpartition(" ")[0] or text[: _LONGEST - 105]
+        end = text[-100:].partition(" ")[2] or text[-100:]
+        return f"{start} ... {end}"
 
 
 class ConfigError(Td3RobotError):

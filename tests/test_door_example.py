@@ -89,6 +89,7 @@ def test_critics_see_the_true_hinge(env):
     torch.testing.assert_close(seen[:, 1] * 0.1, -env.scene["door_anchor"][:, 0])
 
 
+@pytest.mark.slow
 def test_it_is_trained_and_evaluated_by_the_commands_of_its_page(tmp_path):
     place = {
         "cwd": tmp_path,

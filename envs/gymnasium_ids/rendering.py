@@ -14,6 +14,7 @@ from envs.world import Moment
 from td3_robot.errors import ConfigError, ViewerError
 
 _SIZE = (480, 360)  # [px]
+PATIENCE = 300.0  # [s] for somebody to open the page; gymnasium's `check_env` has nobody
 
 
 class Renderer(Protocol):
@@ -52,11 +53,17 @@ class BrowserRenderer:
         self._viewer = None
 
     def show(self, arm: ArmEnv, moment: Moment) -> None:
-        """Show a moment in the page."""
+        """Show a moment in the page.
+
+        Raises:
+            ViewerError: the page could not be opened, or nobody opened it within `PATIENCE`.
+        """
         from envs.view.browser import have_browser
         from envs.view.swift import open_viewer
 
-        self._viewer = self._viewer or open_viewer(arm.robot, open_browser=have_browser())
+        self._viewer = self._viewer or open_viewer(
+            arm.robot, open_browser=have_browser(), patience=PATIENCE
+        )
         self._viewer.show(*_make_frame(arm, moment))
 
     def close(self) -> None:

@@ -199,16 +199,22 @@ class SwiftViewer:
 
 
 def open_viewer(
-    robot: Robot, open_browser: bool = True, note: str | None = None, **named
+    robot: Robot,
+    open_browser: bool = True,
+    note: str | None = None,
+    patience: float | None = None,
+    **named,
 ) -> SwiftViewer:
     """Open a `SwiftViewer` in this machine's browser, or print the address of its page.
 
     Args:
         robot, open_browser, named: as of `SwiftViewer`.
         note: printed once the page is served.
+        patience: as of `SwiftViewer`; None waits forever for somebody to open the printed address.
     """
-    patience = {} if open_browser else {"patience": math.inf}
-    viewer = SwiftViewer(robot, open_browser, **patience, **named)
+    if patience is None:
+        patience = _PAGE_TIMEOUT if open_browser else math.inf
+    viewer = SwiftViewer(robot, open_browser, patience=patience, **named)
     for line in (None if open_browser else explain_opening(viewer.url), note):
         if line is not None:
             print(line, flush=True)

@@ -52,7 +52,6 @@ _FAULTS = "Simulated arm"
 NEAR = 0.1  # [rad] beyond its start region from where a policy is still started
 MARGIN = 0.01  # [rad or m] kept before position limits, for an arm that lags behind
 FOLLOWS = 0.1  # [rad] by which an arm may be elsewhere than it was sent to
-PERIODS = 1.5  # of a policy, after which its next command is overdue
 MEANWHILE = 0.1  # [s] for which it is looked at once more, after the policy has thought
 ANYWHERE = 100.0 * np.pi  # [rad] no limit: an arm that is sent nothing may be where it is
 BOOT = 180.0  # [s] that the simulated arm may take to start, on a busy machine
@@ -296,7 +295,6 @@ def _make_watchdog(
 ) -> Watchdog:
     """Make the watchdog and the safety filter of an arm at this rate [Hz]."""
     known = arguments.ground is not None or arguments.obstacles is not None
-    overdue = max(Watchdog.COMMAND_AGE, PERIODS / policy.rate)
     follows = FOLLOWING.get(arguments.arm, FOLLOWS) if not arguments.dry_run else ANYWHERE
     safe = SafetyFilter(
         limited_robot,
@@ -307,7 +305,7 @@ def _make_watchdog(
         tcp_speed=arguments.tcp_speed,
         obstacles=obstacles if known else None,  # a robot without capsules takes none
     )
-    return Watchdog(safe, following=follows, command_age=overdue)
+    return Watchdog(safe, following=follows)
 
 
 def _wait_for_start(

@@ -5,6 +5,7 @@ numpy alone, and onnxruntime to load a policy; nothing else of this project is i
 docs/how-to/deploy-real-arm.md has the steps.
 """
 
+from td3_robot.deploy.arm import Arm, Reading
 from td3_robot.deploy.errors import DeployError
 from td3_robot.deploy.legacy import NAMES, warn_renamed
 from td3_robot.deploy.policy import Policy
@@ -17,11 +18,13 @@ from td3_robot.deploy.safety.safety_filter import SafetyFilter
 from td3_robot.deploy.safety.watchdog import Watchdog
 
 __all__ = [
+    "Arm",
     "DeployError",
     "LatencyCompensator",
     "Limits",
     "Obstacles",
     "Policy",
+    "Reading",
     "Robot",
     "SafetyFilter",
     "Watchdog",

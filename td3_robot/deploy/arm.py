@@ -4,6 +4,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from td3_robot.deploy.errors import DeployError
+
 FELT = ("wrench", "joint_torque")  # what an arm may feel, inputs of policies
 
 
@@ -81,3 +83,18 @@ class Arm(Protocol):
         """End the motion, if anything was sent, by the arm's own means, and give control back;
         called once.
         """
+
+
+def read_state(arm: Arm) -> Reading | None:
+    """Return what `read` of an arm returns.
+
+    Raises:
+        DeployError: it is neither a `Reading` nor None.
+    """
+    reading = arm.read()
+    if reading is None or isinstance(reading, Reading):
+        return reading
+    raise DeployError(
+        f"{type(arm).__name__}.read() must return a td3_robot.deploy.Reading or None, "
+        f"got {type(reading).__name__}"
+    )

@@ -91,13 +91,13 @@ def _render_facts(facts: dict[str, str]) -> str:
 
 
 def _render_table(rows: list[tuple[str, list[str]]], headings: list[str]) -> str:
-    """Render the figures; those that are zero for all controllers are folded away."""
+    """Render the figures; those that are zero or unknown for all controllers are folded away."""
     zeros = [row for row in rows if all(_is_zero(cell) for cell in row[1])]
     shown = _render_rows([row for row in rows if row not in zeros], headings)
     if not zeros:
         return shown
     return (
-        f"{shown}<details><summary>{len(zeros)} more, zero for all</summary>"
+        f"{shown}<details><summary>{len(zeros)} more, zero or unknown for all</summary>"
         f"{_render_rows(zeros, headings)}</details>"
     )
 

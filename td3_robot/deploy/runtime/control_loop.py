@@ -11,7 +11,7 @@ from typing import Any, Protocol, TextIO
 
 import numpy as np
 
-from td3_robot.deploy.arm import Arm, Reading
+from td3_robot.deploy.arm import Arm, Reading, read_state
 from td3_robot.deploy.errors import DeployError, summarize
 from td3_robot.deploy.runtime.latency_compensation import LatencyCompensator
 from td3_robot.deploy.runtime.latency_estimator import LatencyEstimator
@@ -63,7 +63,7 @@ def wait_for_calm_start(
     begun = heard = time.monotonic()
     first = newest = None
     while newest is None or first is None or newest.stamp - first.stamp < calm:
-        reading = arm.read()
+        reading = read_state(arm)
         now = time.monotonic()
         if reading is not None and now - reading.stamp <= watch.state_age:
             reading = _count_turns(reading, watch, home if newest is None else newest.q)
@@ -293,7 +293,7 @@ def _find_end(policy: AnsweringPolicy, pressed: Callable[[], bool], is_over: boo
 
 def _take_reading(arm: Arm, watch: Watchdog) -> Reading | None:
     """Return a new state of the arm, its turns counted, or None; the watchdog has seen it."""
-    reading = _call_or_trip("be read", watch, arm.read)
+    reading = _call_or_trip("be read", watch, read_state, arm)
     if reading is None:
         return None
     watch.see(reading.q, reading.qd, reading.stamp)

@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 
-from td3_robot.deploy.arm import Arm, Reading
+from td3_robot.deploy.arm import Arm, Reading, read_state
 from td3_robot.deploy.errors import DeployError
 from td3_robot.deploy.robot.description import Robot
 from td3_robot.deploy.safety.safety_filter import SafetyFilter
@@ -70,7 +70,7 @@ def measure_latency(
 def _wait_for_state(arm: Arm) -> Reading:
     begun = time.monotonic()
     while time.monotonic() < begun + FIRST:
-        if reading := arm.read():
+        if reading := read_state(arm):
             return reading
         time.sleep(0.001)
     raise DeployError("the arm sends no states")

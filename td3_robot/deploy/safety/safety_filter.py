@@ -95,6 +95,7 @@ class SafetyFilter:
                 raise DeployError(f"{name} must be 0 or more, got {value:g}")
         self.robot = robot
         self.h = 1.0 / rate
+        self.command_rate = command_rate
         self.clearance = clearance
         self.tcp_speed = tcp_speed
         self.limits = robot.limits.narrow(speed, margin)

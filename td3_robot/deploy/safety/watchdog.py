@@ -15,6 +15,8 @@ from td3_robot.deploy.safety.safety_filter import SafetyFilter
 FASTER = 1.2
 RESOLUTION = 0.005  # [rad or m] on top of it, for noise and for messages that come in bunches
 AHEAD = 0.1  # [s] by which a time may be later than now, where a loop was held up in between
+PERIODS = 1.5  # of commands, after which the next one is overdue
+LEAST_COMMAND_AGE = 0.075  # [s] that commands of any rate may be late, by default
 BEYOND = 0.02  # [rad or m] by which a measured position may be outside its limits
 
 
@@ -24,7 +26,8 @@ class Watchdog:
     Args:
         safe: the filter, reset to where the arm is.
         state_age: the oldest that the newest state of the arm may be [s].
-        command_age: the same for the policy's newest command [s]; above its period.
+        command_age: the same for the policy's newest command [s]; by default one and a half periods
+            of the filter's `command_rate`, at least 75 ms.
         following: how far the arm may be from where it was sent to, beside what it travels in
             `state_age` [rad or m].
 
@@ -32,16 +35,16 @@ class Watchdog:
         reason: why it has tripped, in words; empty while all is well.
     """
 
-    COMMAND_AGE = 0.075  # [s] one and a half periods at 20 Hz
-
     def __init__(
         self,
         safe: SafetyFilter,
         *,
         state_age: float = 0.05,
-        command_age: float = COMMAND_AGE,
+        command_age: float | None = None,
         following: float = 0.1,
     ):
+        if command_age is None:
+            command_age = max(LEAST_COMMAND_AGE, PERIODS / safe.command_rate)
         for name, value in (
             ("state_age", state_age),
             ("command_age", command_age),

@@ -89,7 +89,7 @@ def test_no_sequence_of_actions_from_rest_breaks_a_limit(model, seed, hold):
         state = after
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(models(), st.integers(0, 2**31))
 def test_a_joint_sent_to_its_limit_arrives_there_and_as_soon_as_can_be(model, seed):
     """Braking begins no earlier than it must: time-optimal but for one control step."""

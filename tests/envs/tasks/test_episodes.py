@@ -74,10 +74,11 @@ def test_it_takes_over_what_the_environment_pays():
 def test_only_trainings_use_scenes_twice(monkeypatch):
     """Of a task whose scenes are dear; evaluations and Gymnasium environments get new ones."""
     monkeypatch.setattr(ScenePool, "BLOCK", 1024)
+    monkeypatch.setattr(ScenePool, "FEWEST", 20)
     panda = make_robot("panda")
     task = make_task("reach_avoid")
     for reuse in (False, True):
-        env = ArmEnv(panda, task, 40, "cpu", 0, training=reuse)
+        env = ArmEnv(panda, task, 10, "cpu", 0, training=reuse)
         goals = torch.cat([env.goal, *(env.reset()[:, env.layout["goal"]] for _ in range(5))])
         assert (len(goals.unique(dim=0)) == len(goals)) != reuse
 

@@ -124,19 +124,26 @@ def test_the_file_says_what_goes_in_and_out_and_not_where_it_was_made(exported):
     assert str(Path.cwd()).encode() not in exported("run1").read_bytes()
 
 
-@pytest.mark.parametrize("width", (0.036, 0.04, 0.054))
-def test_a_cube_in_the_hand_is_the_simulator_s_however_wide_it_is_held(width):
-    """Random short motions of the arm with the cube between its pads, which shut, stay or open."""
+@pytest.fixture(scope="module")
+def carry():
+    """64 arms beside a cube, the module that moves it with the hand, and its graph."""
     env = envs.make("panda", "pick_place", 64)
+    module = Carry(env)
+    model = make_onnx(module, module.examples, module.outputs).SerializeToString()
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    return env, module, session
+
+
+@pytest.mark.parametrize("width", (0.036, 0.04, 0.054))
+def test_a_cube_in_the_hand_is_the_simulator_s_however_wide_it_is_held(width, carry):
+    """Random short motions of the arm with the cube between its pads, which shut, stay or open."""
+    env, module, session = carry
     generator = torch.Generator().manual_seed(0)
 
     def noise(*shape):
         return 2.0 * torch.rand(64, *shape, generator=generator) - 1.0
 
-    carry = Carry(env)
     hand = env.model.hand
-    model = make_onnx(carry, carry.examples, carry.outputs).SerializeToString()
-    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     q = env.world.home + 0.1 * noise(7)
     q_next = q + 0.02 * noise(7)
     before = env.fkine(q)
@@ -148,7 +155,7 @@ def test_a_cube_in_the_hand_is_the_simulator_s_however_wide_it_is_held(width):
     driver, driver_next = (grasp.find_driver(hand, x) for x in (gap, wanted))
     for row in range(64):
         given = (q[row], driver[row, None], q_next[row], driver_next[row, None], cube[row])
-        given = dict(zip(carry.examples, (*given, held[row, None].float())))
+        given = dict(zip(module.examples, (*given, held[row, None].float())))
         gripper, place, holding = session.run(None, {k: v.numpy() for k, v in given.items()})
         assert bool(holding[0]) == holds[row].item()
         np.testing.assert_allclose(place, moved[row].numpy(), atol=1e-5)

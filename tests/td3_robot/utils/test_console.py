@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from td3_robot.errors import ConfigError, NotFiniteError
 from td3_robot.utils.console import exit_code
@@ -59,3 +61,17 @@ run_script(main)
     command = [sys.executable, "-c", code % str(Path(__file__).resolve().parents[3])]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (3, "")
+
+
+@given(st.lists(st.text("abcdefgh", min_size=1, max_size=20), min_size=1, max_size=90))
+def test_a_message_that_is_too_long_lacks_whole_words_of_its_middle(words):
+    text = " ".join(words)
+    told = str(ConfigError(text))
+    assert len(told) <= 280 and (told == text) == (len(text) <= 280)
+    if told != text:
+        start, end = told.split(" ... ")
+        assert text.startswith(f"{start} ") and text.endswith(f" {end}")
+
+
+def test_one_long_word_is_cut():
+    assert str(ConfigError(300 * "a")) == f"{175 * 'a'} ... {100 * 'a'}"

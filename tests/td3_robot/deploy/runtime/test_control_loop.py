@@ -11,8 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from td3_robot.deploy import DeployError, Robot, SafetyFilter, Watchdog
-from td3_robot.deploy.arm import Reading
+from td3_robot.deploy import DeployError, Reading, Robot, SafetyFilter, Watchdog, measure_latency
 from td3_robot.deploy.runtime import control_loop
 from td3_robot.deploy.runtime.control_loop import Log, run_control_loop, wait_for_calm_start
 from td3_robot.deploy.runtime.policy_worker import PolicyProcess
@@ -87,6 +86,22 @@ def ended(arm, mind, watch, tmp_path=None, **options) -> str:
     reason = run_control_loop(arm, mind, watch, {"goal": np.zeros(3)}, **how)
     log.close()
     return reason
+
+
+def test_an_arm_that_returns_something_else_than_a_reading_is_named():
+    class Mine(Arm):
+        def read(self):
+            return self.q, self.qd
+
+    told = r"Mine.read\(\) must return a td3_robot.deploy.Reading or None, got tuple"
+    with pytest.raises(DeployError, match=told):
+        started(Mine())
+    with pytest.raises(DeployError, match=told):
+        measure_latency(Mine(), PANDA, joint=0)
+    arm = Arm()
+    watch = started(arm)
+    arm.read = lambda: 0
+    assert ended(arm, Mind(), watch).startswith("Arm.read() must return")
 
 
 def test_it_ends_at_rest_when_the_time_is_up(tmp_path):

@@ -147,16 +147,16 @@ def test_what_cannot_have_been_sent_is_refused(command):
 
 
 @pytest.mark.parametrize(
-    ("task", "latency"),
+    ("task", "run", "latency"),
     [
-        ("reach", 0.05),
-        pytest.param("reach_pose", 0.087, marks=pytest.mark.slow),
-        ("track", 0.02),
-        pytest.param("track", 0.025, marks=pytest.mark.slow),
-        ("pick_place", 0.1),
+        ("reach", "run1", 0.05),
+        pytest.param("reach_pose", "reach_pose", 0.087, marks=pytest.mark.slow),
+        ("track", "track", 0.02),
+        pytest.param("track", "track", 0.025, marks=pytest.mark.slow),
+        ("pick_place", "pick_place", 0.1),
     ],
 )
-def test_a_policy_sees_what_the_simulators_does(arms, task, latency, tmp_path, monkeypatch):
+def test_a_policy_sees_what_the_simulators_does(arms, task, run, latency, exported, monkeypatch):
     """Of arm, gripper, goal that moves and cube in the hand. Where a goal will go after this step,
     no policy is told: latency and the half period of the ramp together are one step at most there.
     """
@@ -172,16 +172,13 @@ def test_a_policy_sees_what_the_simulators_does(arms, task, latency, tmp_path, m
             state=shut,
             scene={**there.scene, "object": there.tcp, "held": held, "sent": sent},
         )
-    path = tmp_path / "policy.onnx"
-    network = torch.nn.Linear(env.o_dim, env.a_dim)
-    export.write_policy(path, envs.make(env.robot, task, 2), task, network)
-    each = [Policy.load(path, latency) for _ in range(ARMS)]
+    each = [Policy.load(exported(run), latency) for _ in range(ARMS)]
     for policy in each:
-        run = policy._evaluate
+        infer = policy._evaluate
         outputs = ["observation", *policy._commands]
 
-        def evaluate(_, *state, policy=policy, run=run, outputs=outputs):
-            policy.seen, *command = run(outputs, *state)
+        def evaluate(_, *state, policy=policy, infer=infer, outputs=outputs):
+            policy.seen, *command = infer(outputs, *state)
             return command
 
         monkeypatch.setattr(policy, "_evaluate", evaluate)

@@ -47,6 +47,16 @@ def test_all_is_well_while_all_is_well():
     assert arm.watch.reason == ""
 
 
+@pytest.mark.parametrize(("command_rate", "age"), [(5.0, 0.3), (20.0, 0.075), (250.0, 0.075)])
+def test_a_command_may_be_half_a_period_late_at_any_rate(command_rate, age):
+    watch = Watchdog(SafetyFilter(PANDA, 250.0, command_rate))
+    for late, reason in ((-0.001, ""), (0.001, "the policy has sent no command")):
+        watch.reset(PANDA.home, 0.0)
+        watch.see(PANDA.home, np.zeros(7), age + late)
+        watch(age + late)
+        assert watch.reason.startswith(reason) and bool(watch.reason) == bool(reason)
+
+
 @pytest.mark.parametrize(
     ("silence", "reason"),
     [
