@@ -10,7 +10,7 @@ import torch
 
 from envs.kinematics import fkine
 from envs.robots import make_robot
-from envs.simulation.bodies import Body, Geom, PhysicsSpec, get_body_poses
+from envs.simulation.bodies import AllowedContact, Body, Geom, PhysicsSpec, get_body_poses
 from envs.simulation.engine import Command, compile_robot, make_rest_state
 from envs.simulation.mujoco import MujocoEngine
 from tests.support import get_refusal
@@ -126,6 +126,14 @@ BALL = (Geom("sphere", (0.1,)),)
     "make, words",
     [
         (lambda: Geom("box", (float("nan"), 1.0, 1.0)), "a box needs 3 positive sizes"),
+        (lambda: Geom("sphere", (1.0,), (0.0, 0.0)), "a sphere needs a position of three finite"),
+        (lambda: Body("b", BALL, position=(0.0, 0.0)), "body 'b' needs a position of three finite"),
+        (
+            lambda: Body("b", BALL, position=(0.0, 0.0, float("nan"))),
+            "finite numbers, got [0.0, 0.0, nan]",
+        ),
+        (lambda: AllowedContact("hand", "table", -1.0), "'hand' and 'table' must not be negative"),
+        (lambda: AllowedContact("hand", "table", float("nan")), "must not be negative, got nan"),
         (lambda: Geom("sphere", (float("inf"),)), "a sphere needs 1 positive sizes"),
         (lambda: Geom("sphere", (0.1,), friction=-1.0), "friction of a sphere must be from 0"),
         (
