@@ -76,9 +76,13 @@ def _compute_least(x: Tensor) -> dict[str, float | None]:
 
 
 def _compute_quantile(x: Tensor, share: float) -> float | None:
-    """Return a quantile of the values that are not NaN; None without any."""
+    """Return a quantile of the values but NaN; None without any, or among infinite ones."""
     values = x[~x.isnan()].numpy()  # torch's own takes no more than 16 million
-    return float(np.quantile(values, share)) if len(values) else None
+    if not len(values):
+        return None
+    with np.errstate(invalid="ignore"):  # it subtracts infinite neighbours
+        value = float(np.quantile(values, share))
+    return value if math.isfinite(value) else None
 
 
 def _count(x: Tensor) -> int | None:

@@ -41,12 +41,14 @@ _NO_TURN = (1.0, 0.0, 0.0, 0.0)
 _ROUNDING = 1e-4  # of the length of a unit quaternion
 
 
-def _check_turn(owner: str, quaternion: Numbers) -> None:
-    """Check that a quaternion is a rotation.
+def _check_pose(owner: str, position: Numbers, quaternion: Numbers) -> None:
+    """Check that a position is a place and a quaternion a rotation.
 
     Raises:
-        ConfigError: it has not four numbers, or is not of length 1.
+        ConfigError: one has not its three or four finite numbers, or the length is not 1.
     """
+    if len(position) != 3 or not all(map(math.isfinite, position)):
+        raise ConfigError(f"{owner} needs a position of three finite numbers, got {list(position)}")
     if len(quaternion) != 4 or not abs(math.hypot(*quaternion) - 1.0) < _ROUNDING:
         raise ConfigError(
             f"{owner} needs a quaternion wxyz of length 1, such as 1 0 0 0, got {list(quaternion)}"
@@ -86,7 +88,7 @@ class Geom:
             raise ConfigError(
                 f"friction of a {self.kind} must be from 0 to below infinity, got {self.friction!r}"
             )
-        _check_turn(f"a {self.kind}", self.quaternion)
+        _check_pose(f"a {self.kind}", self.position, self.quaternion)
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,7 @@ class Body:
             raise ConfigError(
                 f"body {self.name!r}: mass must be positive and finite, got {self.mass!r}"
             )
-        _check_turn(f"body {self.name!r}", self.quaternion)
+        _check_pose(f"body {self.name!r}", self.position, self.quaternion)
         for what in self.varied:
             if what not in VARIED:
                 raise unknown(f"what varies of body {self.name!r}", what, VARIED)
@@ -212,11 +214,21 @@ class AllowedContact:
         first, second: names of bodies, or "table", "robot" (the arm with all that it carries) or
             "hand" (the gripper with all that it carries).
         force: greatest allowed force between them [N]; an episode with more is no success.
+
+    Raises:
+        ConfigError: the force is negative or no number.
     """
 
     first: str
     second: str
     force: float = float("inf")
+
+    def __post_init__(self):
+        if not self.force >= 0.0:
+            raise ConfigError(
+                f"force between {self.first!r} and {self.second!r} must not be negative, "
+                f"got {self.force!r}"
+            )
 
 
 @dataclass(frozen=True)

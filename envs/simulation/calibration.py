@@ -12,15 +12,8 @@ from envs.kinematics.rotations import from_vector, to_matrix, to_quaternion
 from envs.simulation.engine import OBJECT, SUPPORT, Scene
 from envs.simulation.force_sensors import measure_forces
 
-_POINTS = (
-    "goal",
-    OBJECT,
-    SUPPORT,
-    "path",
-    "spheres",
-    "boxes",
-    "strokes",
-)  # they begin with a place
+_CUBES = (OBJECT, SUPPORT, "support_start")
+_POINTS = ("goal", *_CUBES, "path", "spheres", "boxes", "strokes")  # they begin with a place
 _VECTORS = ("goal_velocity", "sphere_velocities", "box_velocities")
 
 
@@ -52,7 +45,7 @@ def measured_scene(scene: Scene) -> Scene:
         scene = {**scene, **felt}
     if "object_offset" in scene:
         # a camera that is off is so for all of them
-        cubes = [name for name in (OBJECT, SUPPORT) if name in scene]
+        cubes = [name for name in _CUBES if name in scene]
         scene = {**scene, **{name: scene[name] + scene["object_offset"] for name in cubes}}
     return displace_scene(scene, scene["base_error"]) if "base_error" in scene else scene
 

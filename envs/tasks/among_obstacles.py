@@ -11,16 +11,18 @@ import torch
 from torch import Tensor
 
 from envs import kinematics
-from envs.collision import Nearest, compute_nearest
+from envs.collision import Nearest, clearance, compute_nearest
 from envs.controllers.reactive import compute_reactive_velocity
 from envs.planning import obstacle_scenes as scenes
-from envs.planning.contact_check import is_free
+from envs.planning.contact_check import MARGIN, is_free
 from envs.tasks.layout import Column
 from envs.tasks.reach import Reach
 from envs.tasks.shapes import Shape, make_obstacle_shapes
 from envs.tasks.task import Outcome
 from envs.world import GROUND, Moment, World
 from td3_robot.vec_env import draw_normal, draw_uniform
+
+ROUNDS = 20  # of sampling before giving up; one is enough for most arms
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,18 @@ class ReachAmongObstacles(Reach):
         solution = world.random_q(count, generator)
         tcp = kinematics.fkine(world.model.chain, solution)[:, :3, 3]
         return solution[world.in_workspace(tcp)]
+
+    def _describe_lack(self, world: World, count: int, generator: torch.Generator) -> str:
+        """Describe how far `count` further draws come, for a robot for which no scene was found."""
+        solution = self._draw_solutions(world, count, generator)
+        detour = self._draw_detour(world, solution, generator)
+        clear = float(clearance(world.capsules, world.home[None], ground=GROUND))
+        return (
+            f"robot {world.robot.name!r}: no scene found in {ROUNDS} x {count} draws; of another "
+            f"{count} positions {len(solution)} have the TCP in the workspace, and "
+            f"{len(detour.start)} a free way there of less than {self.path_time:g} s (path_time); "
+            f"its clearance at home is {clear:.3f} m, that of starts must be more than {MARGIN:g} m"
+        )
 
     def sense(self, world: World, moment: Moment) -> Moment:
         """Return the moment with `distance` (B, L + 1) of each link and of the arm to itself [m],

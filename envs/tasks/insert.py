@@ -352,6 +352,17 @@ class Insert(Task):
         """Return whether the TCP is `tolerance` near to a goal's position (B,)."""
         return torch.linalg.vector_norm((desired - achieved)[:, :3], dim=1) < self.tolerance
 
+    def replace_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
+        """Return the moment with other goals (B, 7), and the true hole where they assume it but for
+        the same error.
+        """
+        old = moment.scene["goal"]
+        hole = moment.scene["hole"]
+        turn = to_matrix(goal[:, 3:]) @ to_matrix(old[:, 3:]).mT
+        position = goal[:, :3] + (turn @ (hole[:, :3] - old[:, :3])[:, :, None])[:, :, 0]
+        pose = torch.cat((position, to_quaternion(turn @ to_matrix(hole[:, 3:]))), 1)
+        return replace(moment, scene={**moment.scene, "goal": goal, "hole": pose})
+
     def make_shapes(self, world: World, moment: Moment) -> list[Shape]:
         """List the shapes of the peg and of the block with its hole."""
         return make_body_shapes(self.physics, moment)

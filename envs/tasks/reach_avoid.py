@@ -10,21 +10,19 @@ import torch
 from torch import Tensor
 
 from envs import kinematics
-from envs.collision import Obstacles, clearance
+from envs.collision import Obstacles
 from envs.controllers.follow_solution import AT_VIA, compute_joint_move, select_waypoint
 from envs.kinematics.inverse import solve_pose
 from envs.planning import obstacle_scenes as scenes
-from envs.planning.contact_check import MARGIN
 from envs.planning.motion_planner import plan_path
 from envs.simulation.engine import SimState
-from envs.tasks.among_obstacles import ReachAmongObstacles, compute_goals
+from envs.tasks.among_obstacles import ROUNDS, ReachAmongObstacles, compute_goals
 from envs.tasks.layout import Column
 from envs.tasks.registry import register_task
 from envs.tasks.shapes import Shape, make_path_shape
-from envs.world import GROUND, Moment, Scene, World, get_obstacles
+from envs.world import Moment, Scene, World, get_obstacles
 from td3_robot.errors import ConfigError
 
-ROUNDS = 20  # of sampling before giving up; one is enough for most arms
 DRAWN = 8  # points of a leg of the drawn path
 
 
@@ -61,11 +59,7 @@ class ReachAvoid(ReachAmongObstacles):
                     **dict(zip(scenes.KINDS, obstacles.kinds)),
                 }
                 return {**scene, **self._plan_path(world, detour.start, scene)}
-        clear = float(clearance(world.capsules, world.home[None], ground=GROUND))
-        raise ConfigError(
-            f"robot {world.robot.name!r}: no scene found in {ROUNDS} x {count} draws; its "
-            f"clearance at home is {clear:.3f} m, that of starts must be more than {MARGIN:g} m"
-        )
+        raise ConfigError(self._describe_lack(world, count, generator))
 
     def draw(
         self, world: World, count: int, generator: torch.Generator

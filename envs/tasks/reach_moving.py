@@ -14,13 +14,11 @@ from envs.collision import Nearest, compute_nearest
 from envs.controllers.guard import GuardConstants
 from envs.planning import obstacle_scenes as scenes
 from envs.planning.moving_scenes import Motion, Strokes, draw_moving_obstacles
-from envs.tasks.among_obstacles import ReachAmongObstacles, compute_goals, find_moving_links
+from envs.tasks.among_obstacles import ROUNDS, ReachAmongObstacles, compute_goals, find_moving_links
 from envs.tasks.layout import Column
 from envs.tasks.registry import register_task
 from envs.world import GROUND, Moment, Scene, World
 from td3_robot.errors import ConfigError, not_none
-
-ROUNDS = 20  # of sampling before giving up
 
 
 @register_task("reach_moving")
@@ -90,8 +88,8 @@ class ReachMoving(ReachAmongObstacles):
                 }
                 return {**scene, **self._locate(scene, 0.0)}
         raise ConfigError(
-            f"robot {world.robot.name!r}: no scene found in {ROUNDS} x {count} draws; slower "
-            "obstacles, or a smaller margin, leave more of them"
+            f"{self._describe_lack(world, count, generator)}; slower obstacles, or a smaller "
+            "margin, leave more scenes"
         )
 
     def _locate(self, scene: Scene, time: float | Tensor) -> Scene:

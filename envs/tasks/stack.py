@@ -187,10 +187,15 @@ class Stack(Picking):
         return [*super().make_shapes(world, moment), other]
 
     def replace_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
-        """Return the moment with other goals (B, g) and the other cube below them."""
-        support = goal - self._compute_lift(moment.scene)
-        scene = {**moment.scene, "goal": goal, SUPPORT: support, "support_start": support.clone()}
-        return replace(moment, scene=scene)
+        """Return the moment with other goals (B, g) and the other cube below them, as far from its
+        start as it was.
+        """
+        old = moment.scene
+        support = goal - self._compute_lift(old)
+        start = support + (old["support_start"] - old[SUPPORT])
+        return replace(
+            moment, scene={**old, "goal": goal, SUPPORT: support, "support_start": start}
+        )
 
     def move_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
         """Return the moment with the goals moved to (B, g); the other cube stays on the table."""

@@ -217,7 +217,7 @@ class TaskIndex:
         others: for each thing that the arm may touch, by name, its sensor's columns: number of
             contacts, and distance of the deepest.
         allowed: (P, 4) columns of each allowed contact: number, and force (3).
-        counted: (P, others) which of `others` an allowed contact belongs to.
+        counted: (P, others) which of `others` an allowed contact counts for, see `_find_counted`.
         depth: (P,) columns of the distance of each.
         wrench: (9,) columns of the hand's contacts: force, torque and position; or None.
         torque: (n,) columns of the motors' torques, or None.
@@ -272,12 +272,6 @@ def index_task(model: MjModel, bodies: Bodies, needs: PhysicsSpec) -> TaskIndex:
     frames |= {body.name: make_frame_name(body.name) for body in jointed}
     placed = sorted(frames, key=lambda name: int(model.body(frames[name]).mocapid[0]))
     others = {name: find_columns(f"arm:{name}") for name in _list_others(needs)}
-    held = {body.name for body in needs.bodies if body.motion == HELD} | {ROBOT, HAND}
-    counted = np.zeros((len(needs.contacts), len(others)))
-    for row, contact in enumerate(needs.contacts):
-        for one, other in ((contact.first, contact.second), (contact.second, contact.first)):
-            if one in held and other in others:
-                counted[row, list(others).index(other)] = 1.0
     rows = range(len(needs.contacts))
     felt = JOINT_TORQUE in needs.senses
     return TaskIndex(
@@ -291,13 +285,31 @@ def index_task(model: MjModel, bodies: Bodies, needs: PhysicsSpec) -> TaskIndex:
         placed=tuple(placed),
         others=others,
         allowed=np.array([find_columns(f"allowed{row}") for row in rows], int).reshape(-1, 4),
-        counted=counted,
+        counted=_find_counted(needs, list(others)),
         depth=np.array([find_columns(f"depth{row}")[0] for row in rows], int),
         wrench=find_columns(WRENCH) if WRENCH in needs.senses else None,
         torque=np.array([find_columns(f"{JOINT_TORQUE}:{name}")[0] for name in bodies.joints])
         if felt
         else None,
     )
+
+
+def _find_counted(needs: PhysicsSpec, others: list[str]) -> np.ndarray:
+    """Find which of `others` each allowed contact counts for, (P, others) of 0 and 1.
+
+    A touch is counted once: not as that of what the hand holds if the hand is allowed it, too.
+    """
+    held = [body.name for body in needs.bodies if body.motion == HELD]
+    counted = np.zeros((len(needs.contacts), len(others)))
+    for column, other in enumerate(others):
+        rows: dict[str, int] = {}  # of the arm's parts that may touch it
+        for row, contact in enumerate(needs.contacts):
+            pair = (contact.first, contact.second)
+            if other in pair:
+                rows[pair[pair[0] == other]] = row
+        widest = next(([part] for part in (ROBOT, HAND) if part in rows), held)
+        counted[[rows[part] for part in widest if part in rows], column] = 1.0
+    return counted
 
 
 def get_hand_name(robot: Robot) -> str:

@@ -270,7 +270,7 @@ def test_jerk_of_a_joint_whose_acceleration_grows_steadily():
     )
 
 
-def test_summary_of_known_episodes():
+def test_summary_of_known_episodes(recwarn):
     def column(*values):
         return torch.tensor(values, dtype=torch.float64)
 
@@ -331,6 +331,10 @@ def test_summary_of_known_episodes():
             pytest.approx(free),
             pytest.approx(deepest),
         )
+    # of an arm without capsules, whose physics felt nothing
+    unknown = summarise(figures | {"minimum_clearance_m": column(*[math.inf] * 5)})
+    assert unknown["minimum_clearance_m"] == {"median": None, "min": None}
+    assert not recwarn
 
 
 def test_rounds_join_in_order_and_the_surplus_is_dropped():

@@ -10,9 +10,10 @@ import torch
 
 from envs.kinematics import fkine
 from envs.robots import make_robot
-from envs.simulation.bodies import Body, Geom, PhysicsSpec, get_body_poses
+from envs.simulation.bodies import AllowedContact, Body, Geom, PhysicsSpec, get_body_poses
 from envs.simulation.engine import Command, compile_robot, make_rest_state
 from envs.simulation.mujoco import MujocoEngine
+from td3_robot.errors import not_none
 from tests.support import get_refusal
 
 DT = 0.05
@@ -126,6 +127,14 @@ BALL = (Geom("sphere", (0.1,)),)
     "make, words",
     [
         (lambda: Geom("box", (float("nan"), 1.0, 1.0)), "a box needs 3 positive sizes"),
+        (lambda: Geom("sphere", (1.0,), (0.0, 0.0)), "a sphere needs a position of three finite"),
+        (lambda: Body("b", BALL, position=(0.0, 0.0)), "body 'b' needs a position of three finite"),
+        (
+            lambda: Body("b", BALL, position=(0.0, 0.0, float("nan"))),
+            "finite numbers, got [0.0, 0.0, nan]",
+        ),
+        (lambda: AllowedContact("hand", "table", -1.0), "'hand' and 'table' must not be negative"),
+        (lambda: AllowedContact("hand", "table", float("nan")), "must not be negative, got nan"),
         (lambda: Geom("sphere", (float("inf"),)), "a sphere needs 1 positive sizes"),
         (lambda: Geom("sphere", (0.1,), friction=-1.0), "friction of a sphere must be from 0"),
         (
@@ -150,3 +159,36 @@ def test_a_body_is_not_called_like_a_cube():
     assert message == (
         "body 'object' is called like a cube; it needs a name of its own, not object"
     )
+
+
+@pytest.mark.parametrize(
+    ("pairs", "touches"),
+    [
+        ([("probe", "block")], (1, 0, 0)),
+        ([("probe", "block"), ("hand", "block")], (1, 1, 0)),
+        ([("block", "hand"), ("probe", "block"), ("block", "hand")], (1, 0, 0)),
+        ([("robot", "block"), ("hand", "block")], (1, 1, 1)),
+        ([("probe", "block"), ("cap", "block"), ("hand", "table")], (1, 0, 0)),
+    ],
+)
+def test_of_contacts_that_are_allowed_twice_none_hides_a_forbidden_one(pairs, touches):
+    """Touches of the block by the probe, the hand itself and the rest of the arm, by number; with
+    one more, by the rest of the arm, there is one that must not be.
+    """
+    bodies = [Body(name, BALL, "held") for name in ("probe", "cap")] + [Body("block", BALL)]
+    contacts = tuple(AllowedContact(*pair) for pair in pairs)
+    needs = PhysicsSpec(tuple(bodies), contacts)
+    physics = MujocoEngine(make_robot("panda"), DT, None, needs=needs).physics
+    task = not_none(physics.task)
+    probe, hand, arm = touches
+    found = {"probe": probe, "cap": 0, "hand": probe + hand, "robot": sum(touches)}
+    sensed = np.zeros((1, 1, physics.model.nsensordata))
+    for number, pair in enumerate(pairs):
+        part = pair[pair[0] == "block"]
+        sensed[..., task.allowed[number, 0]] = found[part] * ("block" in pair)
+    count, distance = task.others["block"]
+    sensed[..., distance] = -0.003
+    sensed[..., count] = sum(touches)
+    assert task.compute_forbidden_depth(sensed) == 0.0
+    sensed[..., count] += 1
+    assert task.compute_forbidden_depth(sensed) == pytest.approx(0.003)

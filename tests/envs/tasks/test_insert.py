@@ -265,6 +265,22 @@ def test_critics_see_where_the_hole_truly_is():
     assert torch.equal(told[:, 5], off[:, 2] + 0.3)
 
 
+def test_with_another_goal_the_hole_is_there_with_the_same_error():
+    env = make_insert()
+    own = env.task.replace_goal(env.world, env.moment, env.goal)
+    torch.testing.assert_close(own.scene["hole"], env.scene["hole"], atol=1e-6, rtol=0)
+    before = env.memory()
+    still = torch.zeros(4, env.a_dim)
+    assert not env.step(still).terminated.any()
+    after = env.memory(arrived=True)
+    achieved = env.achieved_goal(after)  # the peg is at the bottom of that hole
+    seen, reward, ended = env.relabel(before, still, after, achieved)[1:]
+    assert (seen[:, env.layout["height"]] * 0.005 + env.task.depth).abs().amax() < 1e-5
+    assert ended.all() and (reward > 0.0).all()
+    lower = achieved - torch.tensor([0.0, 0.0, 0.01, 0.0, 0.0, 0.0, 0.0])
+    assert not env.relabel(before, still, after, lower)[3].any()
+
+
 def test_too_much_force_ends_an_episode_and_is_no_success():
     env = make_insert(num_envs=2, **EXACT)
     scene = env.scene["hole"].clone()

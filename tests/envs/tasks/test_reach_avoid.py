@@ -199,6 +199,20 @@ def test_an_arm_that_is_never_clear_of_itself_is_refused(env, monkeypatch):
         TASK.sample_scenes(env.world, 64, torch.Generator())
 
 
+@pytest.mark.parametrize("name", ["reach_avoid", "reach_moving"])
+def test_an_arm_without_a_scene_is_told_what_it_lacks(env, name, monkeypatch):
+    """One is too slow for every way, the other cannot reach its workspace."""
+    monkeypatch.setattr(f"envs.tasks.{name}.ROUNDS", 1)
+    slow = replace(env.world, model=replace(env.model, qdlim=0.01 * env.model.qdlim))
+    far = replace(env.world, workspace=env.world.workspace + 3.0)
+    for world, words in (
+        (slow, r"of another 64 positions [1-9].* and 0 a free way there of less than [\d.]+ s"),
+        (far, "of another 64 positions 0 have the TCP in the workspace"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            make_task(name).sample_scenes(world, 64, torch.Generator().manual_seed(0))
+
+
 # Contact
 
 

@@ -107,6 +107,27 @@ def test_how_far_the_lower_cube_was_moved_is_measured(env):
         torch.testing.assert_close(outcome.measures["support_moved"], torch.full((6,), moved))
 
 
+@pytest.mark.parametrize("error", ["base_offset", "object_offset"])
+def test_a_cube_that_is_seen_elsewhere_has_not_been_moved(error):
+    env = envs.make("panda", "stack", 4, seed=1, **{error: 0.03})
+    still = torch.zeros(4, env.a_dim)
+    outcome = env.task.compute_outcome(env.world, env.moment, still)
+    torch.testing.assert_close(outcome.measures["support_moved"], torch.zeros(4), atol=1e-6, rtol=0)
+
+
+def test_another_goal_does_not_undo_how_far_the_lower_cube_was_moved(env):
+    env.reset(2)
+    scene = env.arrived.scene
+    away = scene[SUPPORT] + torch.tensor([0.03, 0.0, 0.0])
+    pushed = env.task.sense(env.world, replace(env.arrived, scene={**scene, SUPPORT: away}))
+    for shift in (0.0, 0.1):
+        goal = pushed.scene["goal"] + torch.tensor([0.0, shift, 0.0])
+        other = env.task.replace_goal(env.world, pushed, goal)
+        outcome = env.task.compute_outcome(env.world, other, torch.zeros(6, env.a_dim))
+        torch.testing.assert_close(outcome.measures["support_moved"], torch.full((6,), 0.03))
+        torch.testing.assert_close(other.scene["goal"] - other.scene[SUPPORT], ON.expand(6, 3))
+
+
 @pytest.mark.parametrize(("moved", "counts"), [(0.019, True), (0.021, False)])
 def test_on_a_cube_that_was_pushed_too_far_nothing_is_a_success(env, moved, counts):
     begun(env, ON)
