@@ -91,13 +91,13 @@ def _render_facts(facts: dict[str, str]) -> str:
 
 
 def _render_table(rows: list[tuple[str, list[str]]], headings: list[str]) -> str:
-    """Render the figures; those that are zero for all controllers are folded away."""
+    """Render the figures; those that are zero or none for all are folded away."""
     zeros = [row for row in rows if all(_is_zero(cell) for cell in row[1])]
     shown = _render_rows([row for row in rows if row not in zeros], headings)
     if not zeros:
         return shown
     return (
-        f"{shown}<details><summary>{len(zeros)} more, zero for all</summary>"
+        f"{shown}<details><summary>{len(zeros)} more, zero or none for all</summary>"
         f"{_render_rows(zeros, headings)}</details>"
     )
 
@@ -184,6 +184,7 @@ def _render_run(run: ArmRun, env: ArmEnv) -> str:
             charts.draw_joint_series(run.time, share, run.joints, "velocity over its limit"),
         ),
     )
+    count = sum(bool(reason) for _, reason in run.reasons)
     reasons = "".join(
         f"<dt>{time:.3f} s</dt><dd>{escape(reason or 'as asked')}</dd>"
         for time, reason in run.reasons[:50]
@@ -191,7 +192,7 @@ def _render_run(run: ArmRun, env: ArmEnv) -> str:
     return (
         f"<h2>A run of an arm</h2><p>{escape(run.summary)}</p>"
         f'<div class="charts">{"".join(drawn)}</div>'
-        f"<details><summary>{len(run.reasons)} reasons to send less than was asked</summary>"
+        f"<details><summary>{count} reasons to send less than was asked</summary>"
         f"<dl>{reasons}</dl></details>"
     )
 

@@ -182,7 +182,9 @@ def test_the_contact_tile_shows_the_deepest_contact_or_that_none_is_known(evalua
 
 def test_rows_of_zeros_are_folded(html):
     folded = re.search(
-        r"<details><summary>(\d+) more, zero for all</summary>(.*?)</details>", html, re.DOTALL
+        r"<details><summary>(\d+) more, zero or none for all</summary>(.*?)</details>",
+        html,
+        re.DOTALL,
     )
     rows = re.findall(r"<tr><th scope=\"row\">[^<]*</th>(.*?)</tr>", folded.group(2))
     assert len(rows) == int(folded.group(1)) > 0
