@@ -448,16 +448,17 @@ def test_a_report_lists_every_failure_with_the_command_that_replays_it(
 ):
     save_policy(env, "slow", gain=0.6)
     monkeypatch.setattr("envs.evaluation.evaluation.ROUND", 8)
+    monkeypatch.setattr("sys.argv", ["td3-robot evaluate"])  # which commands then begin with
     out = measured(
         evaluate, *"--checkpoint slow --episodes 20 --seed 5 --baseline rrmc --report out".split()
     )
     assert f"the report is {Path('out', 'index.html')}" in capsys.readouterr().out
     assert os.listdir("out") == ["index.html"]
     text = Path("out/index.html").read_text()
-    commands = re.findall(r"<code>python (evaluate.py --checkpoint [^<]*--swift)</code>", text)
+    run, *commands = re.findall(r"<code>td3-robot evaluate ([^<]*)</code>", text)
     failed = round(20 * (1 - out["success_rate"]))
-    assert len(commands) == failed > 0
-    words = commands[-1].removesuffix(" --swift").split()[1:]
+    assert len(commands) == failed > 0 and run.startswith("--checkpoint slow --episodes 20 ")
+    words = commands[-1].removesuffix(" --swift").split()
     assert measured(evaluate, *words)["success_rate"] == 0.0
     assert f"{100 * out['baselines']['rrmc']['success_rate']:.1f}" in text
 

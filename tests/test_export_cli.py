@@ -317,6 +317,10 @@ def test_a_step_takes_no_longer_than_adding_20000_numbers_in_python(policy):
             ["--checkpoint", "checkpoints/run1", "--onnx", "{tmp}", "--plugins", "nomod"],
             "cannot import 'nomod'",
         ),
+        (
+            ["--robot", "tests/envs/data/gantry.urdf", "--acceleration", "-3"],
+            "acceleration must be in [0.001, 100000], got -3",
+        ),
     ],
 )
 def test_one_line_for_what_cannot_be_exported(flags, message, tmp_path, capsys):

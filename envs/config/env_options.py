@@ -37,7 +37,7 @@ _GYMNASIUM_BYTES = 100_000
 MOST_ENVS = 10**6  # all of them step at once, in memory
 _VELOCITY = (1e-3, 100.0, "no arm is slower or faster")
 _DEAR = 0.5  # [s] a step, from which on it is said
-_ACCELERATION = (1e-3, 1e5, "no arm has more")
+ACCELERATION = (1e-3, 1e5, "no arm has more")
 # Options of an evaluation that replace those of the training.
 CONDITIONS = ("engine", "randomize", *DISTURBANCES)
 # ids of gymnasium-robotics and panda-gym with goals
@@ -103,7 +103,7 @@ class EnvOptions:
     xacro: tuple[str, ...] = field(default=(), metadata=_STAYS)
     base: str | None = field(default=None, metadata=_STAYS)
     velocity: tuple[float, ...] = field(default=(), metadata={**_STAYS, "range": _VELOCITY})
-    acceleration: float | None = field(default=None, metadata={**_STAYS, "range": _ACCELERATION})
+    acceleration: float | None = field(default=None, metadata={**_STAYS, "range": ACCELERATION})
     sparse: bool = field(default=False, metadata=_STAYS)
     guard: bool = field(default=False, metadata=_BASIC)
     guard_stops: bool = field(default=False, metadata=_STAYS)

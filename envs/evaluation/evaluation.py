@@ -8,6 +8,7 @@ from envs.config.disturbance_options import DISTURBANCES
 from envs.config.env_options import KINEMATIC, NOTHING, EnvOptions
 from envs.controllers import BASELINES, make_baseline
 from envs.evaluation import requirements
+from envs.evaluation.failures import FailureCounter
 from envs.evaluation.metrics import join_figures, measure
 from envs.evaluation.report import ArmRun, RecordingPolicy, Report, Trajectories, render_page
 from envs.evaluation.robustness import Robustness, Success, sweep
@@ -106,6 +107,7 @@ class Evaluation:
         self.summaries: dict[str, dict[str, object]] = {}
         self.trajectories: dict[str, Trajectories] = {}
         self.robustness: Robustness | None = None
+        self._unstable: dict[str, int] = {}  # by controller
 
     def add(self, name: str, make: PolicyFactory, guard: bool | None = None) -> None:
         """Add a controller.
@@ -293,7 +295,8 @@ class Evaluation:
     def print_table(self) -> None:
         """Print the figures of all controllers next to each other."""
         print_rows("", list(self.summaries), make_rows(self.summaries, self._measures))
-        if failures := describe_failures(self._engines):
+        engines = [getattr(env, "engine", None) for env in self._envs.values()]
+        if failures := describe_failures(engines):
             print(failures)
         if self.robustness is not None:
             title = f"success rate [%] of {self.robustness.episodes:,} episodes"
@@ -340,18 +343,11 @@ class Evaluation:
     @property
     def unstable(self) -> int:
         """Number of failures of the MuJoCo engine in these episodes, over all controllers."""
-        return sum(getattr(engine, "unstable", 0) for engine in self._engines)
-
-    @property
-    def _engines(self) -> list[object]:
-        """The engines of all controllers."""
-        return [getattr(env, "engine", None) for env in self._envs.values()]
+        return sum(self._unstable.values())
 
     @property
     def _measures(self) -> Sequence[Measure]:
         return self.env.task.measures if self.options.env is None else ()
-
-    # Playing
 
     def _get_env(self, guard: bool) -> Any:
         """Return the environment of the episodes for a guard setting."""
@@ -383,7 +379,10 @@ class Evaluation:
         figures = []
         kept = []
         policy = recorder or controller.policy
-        for part in iter_rollouts(policy, env, self.episodes, self.seed, name, only):
+        counter = None if self.options.engine == KINEMATIC else FailureCounter(policy, env)
+        for part in iter_rollouts(counter or policy, env, self.episodes, self.seed, name, only):
+            if counter:
+                part.info["unstable"] = counter.take()
             if recorder:
                 whole = Trajectories.from_round(part.alive, part.info, recorder)
                 kept.append(whole if only is None else whole.select(row))
@@ -393,5 +392,7 @@ class Evaluation:
                 figures.append(measure(env.task, env.model, part.info, part.alive))
         if keep:
             self.trajectories[name] = Trajectories.join(kept, episodes)
-        arm = summarise_arm(join_figures(figures, episodes), env.task.measures) if robots else {}
+        joined = join_figures(figures, episodes) if robots else {}
+        self._unstable[name] = int(joined["unstable"].sum()) if counter else 0
+        arm = summarise_arm(joined, env.task.measures) if robots else {}
         return summarise(statistics, episodes) | arm

@@ -10,6 +10,7 @@ from envs.tasks.task import Task
 
 _EVERY_TASK = ("success", "success_with_contact", "position_error", "q", "qd", "tcp")
 _CLEARANCE = "clearance"  # of arms whose capsules are known
+_UNSTABLE = "unstable"  # of the MuJoCo engine
 
 
 def measure(
@@ -22,21 +23,24 @@ def measure(
         info: `success` (T, B) bool, and `success_with_contact` where it is another,
             `position_error` (T, B) [m], `q` and `qd` (T, B, n), `tcp` (T, B, 3) [m] after each
             control step, as `ArmEnv.step` gives them; `clearance` (T, B) [m] of arms whose capsules
-            are known; and the series that the task's measures use, in SI units.
+            are known; `unstable` (T, B), failures of the physics so far, of the MuJoCo engine; and
+            the series that the task's measures use, in SI units.
         alive: (T, B) bool, whether the step belongs to the episode; true from the first step to the
             last.
 
     Returns:
-        The figures of `compute_arm_figures` and `compute_task_figures`, and of arms with capsules
-        `minimum_clearance_m` (B,), on the CPU.
+        The figures of `compute_arm_figures` and `compute_task_figures`, of arms with capsules
+        `minimum_clearance_m` (B,), and of the MuJoCo engine `unstable` (B,), on the CPU.
     """
-    wanted = {*_EVERY_TASK, _CLEARANCE, *(measure.of for measure in task.measures)}
+    wanted = {*_EVERY_TASK, _CLEARANCE, _UNSTABLE, *(measure.of for measure in task.measures)}
     info = {"success_with_contact": info["success"]} | info
     info = {name: info[name].cpu().double() for name in wanted & info.keys()}
     alive = alive.cpu()
     figures = compute_arm_figures(model, info, alive) | compute_task_figures(task, info, alive)
     if _CLEARANCE in info:
         figures["minimum_clearance_m"] = info[_CLEARANCE].masked_fill(~alive, torch.inf).amin(0)
+    if _UNSTABLE in info:
+        figures[_UNSTABLE] = select_last(info[_UNSTABLE], alive)
     return figures
 
 

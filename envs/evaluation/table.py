@@ -90,14 +90,21 @@ def format_condition(value: bool | str | float) -> str:
 
 
 def print_rows(title: str, headings: Sequence[str], rows: Iterable[tuple[str, list[str]]]) -> None:
-    """Print labelled rows of cells, one column per heading; `title` heads the labels."""
+    """Print labelled rows of cells, one column per heading; `title` heads the labels.
+
+    Where they do not fit the terminal, labels are wrapped and lines are longer than it: a heading
+    or figure that is cut would be another one.
+    """
     table = Table()
     table.add_column(title)
     for heading in headings:
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     for label, cells in rows:
         table.add_row(label, *cells)
-    with (console := Console(highlight=False, markup=False)).capture() as text:
+    console = Console(highlight=False, markup=False)
+    needed = console.measure(table, options=console.options.update(width=10_000)).minimum
+    console.width = max(console.width, needed)
+    with console.capture() as text:
         console.print(table)
     print(text.get(), end="")  # rich would end the process at a closed pipe
 

@@ -20,6 +20,7 @@ from envs.gymnasium_ids.observations import (
 from envs.gymnasium_ids.rendering import MODES, make_renderer
 from envs.registry import make
 from envs.robots import Robot
+from envs.world import Moment
 from td3_robot.errors import ConfigError
 
 
@@ -71,6 +72,7 @@ class ArmGymnasiumEnv(gym.Env):
         self.metadata = self.metadata | {"render_fps": round(1.0 / self._arm.task.dt)}
         self._seeded = False
         self._first: Tensor | None = None  # observation after an automatic reset
+        self._now: Moment | None = None
 
     def reset(
         self, *, seed: int | None = None, options: dict | None = None
@@ -125,9 +127,14 @@ class ArmGymnasiumEnv(gym.Env):
             A picture (360, 480, 3) uint8, or None in mode "human".
 
         Raises:
+            ResetNeeded: neither was called.
             ViewerError: a package, Chromium or the browser is missing.
         """
-        return self._renderer.show(self._arm, self._now) if self._renderer else None
+        if self._renderer is None:
+            return None
+        if self._now is None:
+            raise gym.error.ResetNeeded("cannot call render before reset")
+        return self._renderer.show(self._arm, self._now)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state that the next step depends on, `np_random` excepted."""

@@ -235,7 +235,7 @@ def write_figures(
     checkpoint = not_none(flags.checkpoint)
     if flags.report:
         now = datetime.datetime.now().astimezone().isoformat(" ", "minutes")
-        command = shlex.join(["python", "evaluate.py", *argv])
+        command = shlex.join([*get_command_line("evaluate").split(), *argv])
         facts = metadata | {"command": command, "code": describe_code(), "date": now}
         flags.report.mkdir(exist_ok=True)
         page = evaluation.render_report(

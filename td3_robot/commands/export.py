@@ -12,9 +12,10 @@ from typing import Any, ClassVar
 from envs.command_line import import_plugins
 from envs.config.assignments import parse_assignments
 from envs.config.disturbance_options import DISTURBANCES
-from envs.config.env_options import NOTHING, EnvOptions
+from envs.config.env_options import ACCELERATION, NOTHING, EnvOptions
 from td3_robot.checkpoint import find
 from td3_robot.cli.arguments import load_run_config
+from td3_robot.config.field import Range, check, option
 from td3_robot.config.schema import build, make_schema
 from td3_robot.errors import ConfigError, require_packages
 from td3_robot.utils.atomic_files import check_writable
@@ -50,10 +51,13 @@ class Arguments:
 
     checkpoint: Path | None = None
     onnx: Path | None = None
-    acceleration: float | None = None
+    acceleration: float | None = option(None, Range(*ACCELERATION))
     xacro: tuple[str, ...] = ()
     plugins: tuple[str, ...] = ()
     robot: str | None = None
+
+    def __post_init__(self):
+        check(self)
 
 
 def main(argv: list[str]) -> int:

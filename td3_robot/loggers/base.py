@@ -41,9 +41,20 @@ class Trackers(list[Tracker]):
         return bool(self._warned) or any(getattr(tracker, "failed", False) for tracker in self)
 
     def log(self, metrics: dict[str, float]) -> None:
-        """Record one evaluation with every tracker."""
+        """Record one evaluation with every tracker, names in one line and values as numbers.
+
+        Other values, which only a callback can have added, are left out with a warning.
+        """
+        numbers = {}
+        for name, value in metrics.items():
+            try:
+                number = value if type(value) in (int, float) else float(value)
+            except (TypeError, ValueError, RuntimeError) as error:
+                self.warn(f"metric {name!r}", error)
+            else:
+                numbers[" ".join(str(name).splitlines())] = number
         for tracker in self:
-            self.try_write(type(tracker).__name__, tracker.log, metrics)
+            self.try_write(type(tracker).__name__, tracker.log, numbers)
 
     def close(self) -> None:
         """Close every tracker."""

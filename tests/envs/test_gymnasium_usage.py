@@ -6,6 +6,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from gymnasium.error import ResetNeeded
 
 from envs.gymnasium_ids import make_env_id
 from td3_robot.errors import ConfigError, NotFiniteError, ViewerError
@@ -59,6 +60,12 @@ def test_pictures_that_cannot_be_drawn_are_one_line_each_time(monkeypatch):
     env.close()
     with pytest.raises(ViewerError, match="the renderer is closed"):
         env.render()
+
+
+def test_a_picture_before_the_first_reset_is_refused_without_gymnasiums_wrapper_too():
+    with pytest.raises(ResetNeeded, match="render before reset"):
+        gym.make(REACH, render_mode="rgb_array").unwrapped.render()
+    assert gym.make(REACH).unwrapped.render() is None
 
 
 def test_a_pickled_environment_goes_on_as_the_one_it_was_made_of():

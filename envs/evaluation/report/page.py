@@ -184,6 +184,7 @@ def _render_run(run: ArmRun, env: ArmEnv) -> str:
             charts.draw_joint_series(run.time, share, run.joints, "velocity over its limit"),
         ),
     )
+    count = sum(bool(reason) for _, reason in run.reasons)
     reasons = "".join(
         f"<dt>{time:.3f} s</dt><dd>{escape(reason or 'as asked')}</dd>"
         for time, reason in run.reasons[:50]
@@ -191,7 +192,7 @@ def _render_run(run: ArmRun, env: ArmEnv) -> str:
     return (
         f"<h2>A run of an arm</h2><p>{escape(run.summary)}</p>"
         f'<div class="charts">{"".join(drawn)}</div>'
-        f"<details><summary>{len(run.reasons)} reasons to send less than was asked</summary>"
+        f"<details><summary>{count} reasons to send less than was asked</summary>"
         f"<dl>{reasons}</dl></details>"
     )
 

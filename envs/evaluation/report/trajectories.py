@@ -69,7 +69,10 @@ class Trajectories:
 
     @staticmethod
     def join(rounds: "Sequence[Trajectories]", episodes: int) -> "Trajectories":
-        """Concatenate rounds, cut to the first `episodes`; shorter ones are padded with zeros."""
+        """Concatenate rounds, cut to the first `episodes` and the longest of these.
+
+        Shorter ones are padded with zeros.
+        """
         first = rounds[0]
         steps = max(len(part.alive) for part in rounds)
 
@@ -80,9 +83,14 @@ class Trajectories:
             ]
             return torch.cat(filled, 1)[:, :episodes]
 
+        alive = concatenate([part.alive for part in rounds])
+        longest = int(alive.any(1).sum())
         return Trajectories(
-            concatenate([part.alive for part in rounds]),
-            {name: concatenate([part.series[name] for part in rounds]) for name in first.series},
+            alive[:longest],
+            {
+                name: concatenate([part.series[name] for part in rounds])[:longest]
+                for name in first.series
+            },
             {
                 name: torch.cat([part.obstacles[name] for part in rounds])[:episodes]
                 for name in first.obstacles

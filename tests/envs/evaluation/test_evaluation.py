@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 from envs.config.env_options import EnvOptions
 from envs.evaluation import Evaluation
@@ -18,6 +19,22 @@ def test_played_again_it_gives_the_same_figures():
     first = dict(evaluation.play())
     for _ in range(2):
         assert dict(evaluation.play()) == first
+
+
+def test_failures_of_the_physics_are_those_of_the_episodes_however_often_played(monkeypatch):
+    """Of three arms the first is stopped in every step; counted are the episodes played last."""
+    engine = pytest.importorskip("envs.simulation.mujoco.engine").MujocoEngine
+    broken = np.array([True, False, False])
+    monkeypatch.setattr(engine, "_find_failed", lambda self, model, physics: broken)
+
+    every, second = (
+        Evaluation(EnvOptions(engine="mujoco"), 3, seed=7, episode=episode) for episode in (None, 1)
+    )
+    for evaluation in (every, every, second):
+        evaluation.add("still", lambda env: lambda seen: torch.zeros(env.num_envs, env.a_dim))
+        steps = evaluation.play()["still"]["episode_length"]
+        failures = steps["mean"] if evaluation is every else 0
+        assert evaluation.unstable == evaluation.to_dict()["unstable"] == failures
 
 
 def test_a_stop_that_is_kept_for_a_baseline_alone_is_named():

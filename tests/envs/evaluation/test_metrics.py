@@ -332,7 +332,7 @@ def test_summary_of_known_episodes(recwarn):
             pytest.approx(deepest),
         )
     # of an arm without capsules, whose physics felt nothing
-    unknown = summarise(figures | {"minimum_clearance_m": column(*[math.inf] * 5)})
+    unknown = summarise_arm(figures | {"minimum_clearance_m": column(*[math.inf] * 5)})
     assert unknown["minimum_clearance_m"] == {"median": None, "min": None}
     assert not recwarn
 

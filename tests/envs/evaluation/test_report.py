@@ -271,6 +271,11 @@ def test_rounds_of_different_lengths_stand_side_by_side(env):
     torch.testing.assert_close(both.select_last("position_error"), torch.tensor([0.5, 0.1]))
     for number, part in enumerate((short, long)):
         torch.testing.assert_close(both.select(number).series["q"], part.series["q"])
+    first = Trajectories.join(
+        [short, long], 1
+    )  # without the steps that only a surplus episode made
+    assert first.alive.tolist() == [[True], [True]]
+    assert {len(values) for values in first.series.values()} == {2}
 
 
 def test_reasons_of_failures(env):

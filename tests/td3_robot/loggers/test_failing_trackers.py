@@ -7,10 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from td3_robot.loggers.base import Trackers
-from td3_robot.loggers.csv import CsvLog
+from td3_robot.loggers.csv import CsvLog, read_metrics
 from td3_robot.loggers.tensorboard import TensorBoardLog
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -44,6 +45,25 @@ def test_trackers_that_do_not_fail_say_nothing(tmp_path, capsys):
     trackers.log({"env_steps": 1, "gradient_steps": 1})
     trackers.close()
     assert not trackers.failed and capsys.readouterr().err == ""
+
+
+def test_what_a_callback_adds_is_read_again_or_told_to_be_left_out(tmp_path, capsys):
+    """Any name, and any value that is a number; nothing else reaches a file."""
+    added = {"my\nname": 0.5, "my\u2028line": 1, "tensor": torch.tensor([2.5]), "bool": True}
+    wrong = {"none": None, "word": "good", "list\nof": [1.0], "two": torch.zeros(2)}
+    trackers = Trackers()
+    trackers += [CsvLog(tmp_path), TensorBoardLog(tmp_path)]
+    for steps in (1, 2):
+        trackers.log({"env_steps": steps, "gradient_steps": 0, **added, **wrong})
+    CsvLog(tmp_path, steps=1)  # as a resume does
+    assert read_metrics(tmp_path) == [
+        {"env_steps": 1, "gradient_steps": 0}
+        | {"my name": 0.5, "my line": 1, "tensor": 2.5, "bool": 1}
+    ]
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(" cannot be written (")[0] for line in lines] == [
+        f"warning: metric {name!r}" for name in wrong
+    ]
 
 
 def test_what_a_tracker_finds_wrong_itself_counts_too():
