@@ -203,7 +203,11 @@ def read_velocity_limits(
     """
     if given is not None:
         slides = [joint.kind == "prismatic" for joint in joints]
-        return spread_velocity(given, [joint.name for joint in joints], slides)
+        limits = spread_velocity(given, [joint.name for joint in joints], slides)
+        if faster := [j for j, limit in zip(joints, limits) if 0 < (j.velocity or 0) < limit]:
+            stated = join_names(f"{joint.name} ({joint.velocity:g})" for joint in faster)
+            warn_once(f"{tree.source}: the velocity given is above the limits of {stated}")
+        return limits
     how = "or give them with --velocity"
     if missing := [joint.name for joint in joints if joint.velocity is None or joint.velocity <= 0]:
         add = 'add velocity="..." [rad/s or m/s] to the <limit> of each'

@@ -2,6 +2,7 @@
 references.
 """
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +51,14 @@ def test_limits_are_the_files_and_an_endless_joint_gets_two_turns():
     np.testing.assert_array_equal(arm.qlim, [[0.0, -2.0, -2 * np.pi], [0.6, 2.5, 2 * np.pi]])
     np.testing.assert_array_equal(arm.qdlim, [0.5, 2.0, 3.0])
     np.testing.assert_array_equal(load_urdf(GANTRY, qdlim=[1, 2, 3]).qdlim, [1.0, 2.0, 3.0])
+
+
+def test_a_velocity_above_the_files_is_said_by_joint(capsys):
+    load_urdf(GANTRY, qdlim=[0.5, 1, 3])
+    assert capsys.readouterr().err == ""
+    load_urdf(GANTRY, qdlim=[0.6, 1, 3.5])
+    told = r"warning: .*: the velocity given is above the limits of slide \(0.5\).* wrist \(3\)\n"
+    assert re.fullmatch(told, capsys.readouterr().err)
 
 
 def test_the_tcp_chooses_the_branch():
