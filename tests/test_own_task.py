@@ -19,9 +19,12 @@ import torch
 import envs
 import envs.gymnasium_ids
 from envs.arm_env import ArmEnv
+from envs.tasks.layout import Column
+from envs.tasks.measures import Measure
 from envs.tasks.registry import list_tasks, make_task
 from envs.view.playback import play_episodes
 from td3_robot.commands import evaluate, train
+from td3_robot.errors import ConfigError
 from td3_robot.replay import Hindsight
 from tests.docs_pages import read_files, read_page
 from tests.support import ROOT
@@ -101,6 +104,49 @@ def test_hooks_may_have_their_older_names(hover, capsys):
     env = ArmEnv(envs.make_robot("panda"), older, 2, "cpu", 0)
     assert "mark" in env.scene and env.memory().shape[1] > envs.make("panda", "hover").memory_dim
     assert len(older.make_shapes(env.world, env.moment)) == 1
+
+
+def make_changed(hover, **parts) -> ArmEnv:
+    """Four arms with the task and other parts."""
+    changed = type("Changed", (hover.Hover,), parts)(**dataclasses.asdict(make_task("hover")))
+    return ArmEnv(envs.make_robot("panda"), changed, 4, "cpu", 0)
+
+
+@pytest.mark.parametrize("sign, columns", [(1, 29), (-1, 27)])
+def test_columns_that_are_not_observed_are_refused_before_training(hover, sign, columns):
+    def list_columns(task, world):
+        return [*hover.Hover.list_columns(task, world), Column("more", sign)]
+
+    said = f"task 'Changed': observe returned 28 columns, list_columns declares {columns}"
+    with pytest.raises(ConfigError, match=f"^{said}$"):
+        make_changed(hover, list_columns=list_columns)
+
+
+@pytest.mark.parametrize("value, shape", [(torch.ones(4, 1), (4, 1)), (torch.ones(4, 3), (4, 3)), (1.0, ())])  # fmt: skip
+def test_a_reward_term_that_is_not_one_number_an_arm_is_named_before_training(hover, value, shape):
+    """Broadcast, four rewards would be sixteen."""
+
+    def compute_outcome(task, world, moment, action):
+        outcome = hover.Hover.compute_outcome(task, world, moment, action)
+        return dataclasses.replace(outcome, terms={**outcome.terms, "wide": value})
+
+    said = f"task 'Changed': reward term 'wide' must have shape (4,), got {shape}"
+    with pytest.raises(ConfigError, match=f"^{re.escape(said)}$"):
+        make_changed(hover, compute_outcome=compute_outcome)
+
+
+def test_a_measure_of_what_no_step_gives_is_named_before_training(hover):
+    wrong = Measure("peak_height_m", "tcp_hight", "most", "most", "highest TCP", "mm")
+    said = (
+        "unknown series of task 'Changed', measure 'peak_height_m': 'tcp_hight'; "
+        "did you mean 'tcp_height'? valid choices: "
+    )
+    with pytest.raises(ConfigError, match=f"^{re.escape(said)}(.+)$") as caught:
+        make_changed(hover, measures=(wrong,))
+    env = make_changed(hover)
+    info = env.step(torch.zeros(4, env.a_dim)).info
+    series = {name for name in info if not name.startswith("reward/")}
+    assert set(str(caught.value).removeprefix(said).split(", ")) == series
 
 
 def test_it_has_gymnasium_ids():

@@ -15,6 +15,7 @@ from envs.arm_env.reset_buffer import (
     choose_rows,
     replace_rows,
 )
+from envs.arm_env.step_info import check_task, make_info
 from envs.arm_env.time_limits import TimeLimits, sample_first_lengths
 from envs.collision import Nearest
 from envs.config.devices import find_device
@@ -119,7 +120,10 @@ class ArmEnv:
         self._resets = (AsyncResetBuffer if asynchronous else ResetBuffer)(
             self._begin, self.num_envs if training else 0
         )
-        self.reset(seed)
+        observation = self.reset(seed)
+        still = self.tcp.new_zeros(self.num_envs, self.a_dim)
+        outcome = self._compute_outcome(self.now, self.now, still)
+        check_task(task, self.layout, observation, make_info(self.now, outcome, outcome.terms))
         known = contact.CONTACT_KEYS if self.world.collision is not None else ()
         self._memory = Memory(self.world, self.moment, (*task.memory_keys, *known))
         self.memory_dim = self._memory.size
@@ -264,14 +268,7 @@ class ArmEnv:
                 ahead = predict_half_period(self.task, self.world, self.arrived)
             rewarded = self._compute_outcome(before, ahead, action)
         reward, terms = self._compute_reward(rewarded)
-        info = {
-            "success": outcome.success,
-            "position_error": outcome.position_error,
-            **vars(self.arrived.state),
-            "tcp": self.arrived.tcp,
-            **outcome.measures,
-            **{f"reward/{name}": value for name, value in terms.items()},
-        }
+        info = make_info(self.arrived, outcome, terms)
         terminated = outcome.ended
         truncated = self.arrived.steps >= self._lengths
         observation = self._reset_where(

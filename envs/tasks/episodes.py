@@ -8,6 +8,7 @@ from torch import Tensor
 
 from envs.planning.contact_check import find_free_start
 from envs.simulation.engine import SimState, make_rest_state
+from envs.tasks.registry import find_task_name
 from envs.tasks.task import Task
 from envs.world import Moment, Scene, World
 from td3_robot.errors import ConfigError
@@ -184,8 +185,10 @@ class ScenePool:
             found = self._task.sample_scenes(self._world, self.BLOCK, self._generator)
             if len(found["goal"]):
                 return found
+        corners = [[round(x, 3) for x in corner] for corner in self._world.workspace.tolist()]
         raise ConfigError(
-            f"workspace {self._world.workspace.tolist()} holds none of {self.PATIENCE} rounds of "
-            "random goals that the arm could be led to without contact with itself or the ground "
-            "(z = 0 of its base); enlarge it, or give the arm room below its base"
+            f"task {find_task_name(self._task)!r}: {self.PATIENCE} calls of sample_scenes returned "
+            f"no scene; if it is right, workspace {corners} has no goal that the arm reaches "
+            "without contact with itself or the ground (z = 0): enlarge it, "
+            "or give the arm room below its base"
         )

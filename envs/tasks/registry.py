@@ -100,13 +100,14 @@ def make_task(name: str) -> Task:
     values = {
         field.name: field.default for field in known if field.default is not dataclasses.MISSING
     }
-    values |= read_values(_tasks[name][1])
+    file = _tasks[name][1]
+    values |= read_values(file)
     for key in values:
         if key not in fields:
             raise unknown(f"constant of task {name!r}", key, fields)
-    constants = {
-        key: _check_constant(name, key, kind, values.get(key)) for key, kind in fields.items()
-    }
+    if missing := [key for key in fields if key not in values]:
+        raise ConfigError(f"task {name!r}: {file} lacks {', '.join(missing)}")
+    constants = {key: _check_constant(name, key, kind, values[key]) for key, kind in fields.items()}
     for key in ("dt", "horizon", "tolerance"):
         if constants[key] == 0:
             raise ConfigError(f"task {name!r}: {key} must be positive, got 0")

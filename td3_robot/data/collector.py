@@ -164,11 +164,14 @@ class Collector:
             for row in (~values.isfinite()).any(1).nonzero()[:1, 0].tolist():
                 parts = {"observation": self.observation, "action": action, "reward": step.reward}
                 parts["next_observation"] = step.next_observation
+                kept = {part: x[row].clone() for part, x in (step.info | parts).items()}
+                strange = [part for part in step.info if not kept[part].isfinite().all()]
+                also = f"; so did {', '.join(strange)} of its info" if strange else ""
                 raise NotFiniteError(
                     f"the {name} of environment {row} became NaN or infinite at env step "
-                    f"{self.env_steps} and was not stored; the last good checkpoint is intact; "
-                    "check the environment, in the transition that is kept",
-                    {part: value[row].clone() for part, value in parts.items()},
+                    f"{self.env_steps} and was not stored{also}; the last good checkpoint is "
+                    "intact; check the environment, in the transition that is kept",
+                    kept,
                 )
 
     def _get_stored(self, observation: Tensor, arrived: bool = False) -> Tensor:

@@ -174,6 +174,19 @@ def test_constants_of_a_task_that_cannot_be_right_are_named(monkeypatch, change,
         envs.make("panda", "reach")
 
 
+def test_constants_that_a_task_s_file_lacks_are_named_with_the_file(monkeypatch):
+    """`change_weight` has a default: a file may leave it out."""
+    read = registry.read_values
+    left_out = {"dt", "horizon", "change_weight"}
+    monkeypatch.setattr(
+        registry,
+        "read_values",
+        lambda path: {k: v for k, v in read(path).items() if k not in left_out},
+    )
+    with pytest.raises(ConfigError, match=r"^task 'reach': .*tasks/reach\.yaml lacks dt, horizon$"):
+        envs.make("panda", "reach")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

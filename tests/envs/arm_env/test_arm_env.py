@@ -123,9 +123,13 @@ def test_goals_lie_in_the_workspace_and_fill_it(robot):
 
 def test_a_workspace_out_of_reach_is_refused():
     robot = dataclasses.replace(
-        make_robot("panda"), workspace=np.array([[5.0, 5.0, 5.0], [6.0, 6.0, 6.0]])
+        make_robot("panda"), workspace=np.array([[5.1, 5.0, 5.0], [6.0, 6.0, 6.0]])
     )
-    with pytest.raises(ConfigError, match="workspace .* holds none of"):
+    said = (
+        r"^task 'reach': 10 calls of sample_scenes returned no scene; .* "
+        r"workspace \[\[5.1, 5.0, 5.0\], \[6.0, 6.0, 6.0\]\] has no goal that .*: enlarge it, or give .* base$"
+    )
+    with pytest.raises(ConfigError, match=said):
         ArmEnv(robot, make().task, 4, "cpu", seed=0)
 
 

@@ -102,20 +102,26 @@ def test_what_an_environment_gives_is_caught_before_it_is_stored_and_kept(
                 return step
             row = torch.arange(4)[:, None] == 2
             if what == "reward":
-                return step._replace(reward=step.reward.where(~row[:, 0], math.nan))
+                terms = {f"reward/{name}": torch.ones(4) for name in ("near", "far")}
+                terms["reward/far"] = terms["reward/far"].where(~row[:, 0], math.nan)
+                return step._replace(reward=terms["reward/near"] + terms["reward/far"], info=terms)
             return step._replace(next_observation=step.next_observation.where(~row, math.inf))
 
     trainer = train(tmp_path, Poisoned, save_every=1e-9)
+    also = "; so did reward/far of its info" if what == "reward" else ""
     with pytest.raises(
         NotFiniteError,
-        match=f"^the {what} of environment 2 became NaN or infinite at env step 96 and",
+        match=f"^the {what} of environment 2 became NaN or infinite at env step 96 and "
+        f"was not stored{also}; the last",
     ):
         trainer.run()
     kept = torch.load(tmp_path / EVIDENCE, weights_only=True)
     assert kept["gradient_steps"] == trainer.agent.gradient_steps and "Q1" in kept["agent"]
     assert kept["error"].startswith(f"the {what} of environment 2")
     shapes = {name: tuple(value.shape) for name, value in kept["evidence"].items()}
-    assert shapes == {"observation": (3,), "action": (2,), "reward": (), "next_observation": (3,)}
+    parts = {"observation": (3,), "action": (2,), "reward": (), "next_observation": (3,)}
+    info = {"reward/near": (), "reward/far": ()} if what == "reward" else {"success": ()}
+    assert shapes == parts | info
     assert (
         not kept["evidence"]["reward" if what == "reward" else "next_observation"].isfinite().all()
     )
