@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 _LONGEST = 280  # of a message, in characters
+_WORD = 24  # of a word that is left out of a longer message rather than cut; paths are cut
 
 EXTRAS = {  # module of an optional package -> the extra of this distribution that installs it
     "coal": "collision",
@@ -47,8 +48,12 @@ class Td3RobotError(Exception):
         text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
         if len(text) <= _LONGEST:
             return text
-        start = text[: _LONGEST - 105].rpartition(" ")[0] or text[: _LONGEST - 105]
-        end = text[-100:].partition(" ")[2] or text[-100:]
+        start = text[: _LONGEST - 105]
+        end = text[-100:]
+        if " " in start[-_WORD:]:
+            start = start[: start.rindex(" ")]
+        if " " in end[:_WORD]:
+            end = end[end.index(" ") + 1 :]
         return f"{start} ... {end}"
 
 

@@ -272,8 +272,8 @@ def test_a_run_stops_where_it_is_told_to(tmp_path, in_process):
         2,
         "error: stop_at must be above 4000 steps, made already, and below steps, 8000, got 4000\n",
     )
-    code, out, err = in_process(tmp_path, "train", "--resume", "half", "--steps", "10")
-    assert (code, out) == (2, "") and "steps must be at least 4000, made already, got 10" in err
+    code, out, err = in_process(tmp_path, "train", "--resume", "half", "--steps", "400")
+    assert (code, out) == (2, "") and "steps must be at least 4000, made already, got 400" in err
     assert in_process(tmp_path, "train", "--resume", "half", "--steps", "8_000")[::2] == (0, "")
     assert [row["env_steps"] for row in read_metrics(tmp_path / "checkpoints/half")] == [
         4_000,

@@ -147,7 +147,8 @@ def _print_lines(lines: Iterable[str], seed: int, to: TextIO) -> None:
 
 def _print_line(line: str, to: TextIO) -> None:
     with contextlib.suppress(OSError):  # whoever reads along may have left
-        print(line, file=to, flush=True)
+        to.write(f"{line}\n")  # at once: `print` writes the end of a line by itself
+        to.flush()
 
 
 def _write_report(folder: Path, arguments: TrainArguments, done: dict[int, dict[str, Any]]) -> bool:
