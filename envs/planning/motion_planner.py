@@ -87,13 +87,10 @@ def _search(
     time = (legs.amax(4).sum(0) + fault[:, :, None]).flatten(1)  # (B, S V)
     ends = solution.repeat_interleave(effort.corners, 1)
     via = via.flatten(1, 2)
-    for count in (FIRST * effort.looks, effort.looks):
-        quickest = time.topk(min(count, time.shape[1]), largest=False).indices
-        ends, via = (each.take_along_dim(quickest[:, :, None], 1) for each in (ends, via))
-        time = time.gather(1, quickest)
-        if count > effort.looks:
-            time = time + _penalise(_compute_clearance(world, q, via, ends, obstacles, COARSE))
-    best, found = _choose_paths(world, q, via, ends, time, obstacles)
+    quickest = time.topk(min(FIRST * effort.looks, time.shape[1]), largest=False).indices
+    ends, via = (each.take_along_dim(quickest[:, :, None], 1) for each in (ends, via))
+    time = time.gather(1, quickest)
+    best, found = _choose_paths(world, q, via, ends, time, obstacles, effort.looks)
     rows = torch.arange(len(q), device=q.device)
     via = via[rows, best]
     solution = ends[rows, best]
@@ -109,28 +106,62 @@ def _penalise(room: Tensor) -> Tensor:
 
 
 def _choose_paths(
-    world: World, q: Tensor, via: Tensor, ends: Tensor, time: Tensor, obstacles: Obstacles
+    world: World,
+    q: Tensor,
+    via: Tensor,
+    ends: Tensor,
+    time: Tensor,
+    obstacles: Obstacles,
+    looks: int,
 ) -> tuple[Tensor, Tensor]:
     """Choose the quickest free path of each arm, or else that with the most clearance.
 
-    The quickest are checked closely first; few arms need the others.
+    Most arms can take one of the quickest, so few have all of theirs checked.
 
     Args:
         via, ends: (B, K, n) of the paths.
         time: (B, K) their durations and penalties, ascending.
+        looks: number of paths that are checked closely.
 
     Returns:
         The chosen path (B,), and whether it is free (B,).
     """
+    best = torch.zeros(len(q), dtype=torch.int64, device=q.device)
+    found = torch.zeros(len(q), dtype=torch.bool, device=q.device)
+    rows = torch.arange(len(q), device=q.device)
+    for count, stages in ((looks, STAGES[:1]), (time.shape[1], STAGES)):
+        some = (each[rows, :count] for each in (via, ends, time))
+        around = obstacles.select_rows(rows)
+        best[rows], found[rows] = _check_paths(world, q[rows], *some, around, looks, stages)
+        rows = (~found).nonzero()[:, 0]
+    return best, found
+
+
+def _check_paths(
+    world: World,
+    q: Tensor,
+    via: Tensor,
+    ends: Tensor,
+    time: Tensor,
+    obstacles: Obstacles,
+    looks: int,
+    stages: tuple[slice, ...],
+) -> tuple[Tensor, Tensor]:
+    """Return what `_choose_paths` does, of the `looks` best paths after a coarse check of all."""
+    time = time + _penalise(_compute_clearance(world, q, via, ends, obstacles, COARSE))
+    quickest = time.topk(min(looks, time.shape[1]), largest=False).indices
+    ends, via = (each.take_along_dim(quickest[:, :, None], 1) for each in (ends, via))
+    time = time.gather(1, quickest)
     checked = torch.full_like(time, torch.inf)
     rows = torch.arange(len(q), device=q.device)
-    for part in STAGES:
+    for part in stages:
         some = obstacles.select_rows(rows)
         paths = via[rows, part], ends[rows, part]
         room = _compute_clearance(world, q[rows], *paths, some, POINTS)
         checked[rows, part] = time[rows, part] + _penalise(room)
         rows = (checked.amin(1) >= BARRED).nonzero()[:, 0]
-    return checked.argmin(1), checked.amin(1) < BARRED
+    best = checked.argmin(1, keepdim=True)
+    return quickest.gather(1, best)[:, 0], checked.amin(1) < BARRED
 
 
 def _tighten(
@@ -144,16 +175,18 @@ def _tighten(
         for a, b in ((q, via), (via, solution))
     )
     straight = torch.lerp(q, solution, first / (first + second).clamp_min(1e-9))
+    steps = torch.arange(TIGHTER - 1, 0, -1, dtype=q.dtype, device=q.device)[:, None] / TIGHTER
     rows = torch.arange(len(q), device=q.device)
     tight = via
-    for step in range(TIGHTER - 1, 0, -1):  # most paths stay free when they are the tightest
-        corner = torch.lerp(via[rows], straight[rows], step / TIGHTER)
-        some = obstacles.select_rows(rows)
-        path = corner[:, None], solution[rows, None]
-        room = _compute_clearance(world, q[rows], *path, some, POINTS)
-        free = room[:, 0] > MARGIN
-        tight = tight.index_copy(0, rows[free], corner[free])
-        rows = rows[~free]
+    for some in (steps[:1], steps[1:]):  # most paths stay free when they are the tightest
+        corners = torch.lerp(via[rows, None], straight[rows, None], some)  # (R, T, n)
+        ends = solution[rows, None].expand_as(corners)
+        around = obstacles.select_rows(rows)
+        free = _compute_clearance(world, q[rows], corners, ends, around, POINTS) > MARGIN
+        moved = free.any(1)
+        first = free[moved].byte().argmax(1)
+        tight = tight.index_copy(0, rows[moved], corners[moved, first])
+        rows = rows[~moved]
     return tight
 
 

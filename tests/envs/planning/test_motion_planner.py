@@ -89,20 +89,18 @@ def test_where_nothing_is_free_there_is_a_way_all_the_same(env):
     assert (env.fkine(solution)[1, :3, 3] - goal[1]).norm() < 1.3  # stretched towards it
 
 
-@pytest.mark.parametrize("only", [slice(0, 2), slice(0, 8)])
-def test_checking_in_stages_chooses_as_checking_all_does(env, only, monkeypatch):
+@pytest.mark.parametrize(("count", "looks"), [(2, 2), (8, 8), (8, 3)])
+def test_checking_few_paths_first_chooses_as_checking_all_does(env, count, looks):
     """With a free path among those that are tried, and for arms without any."""
     q = env.state.q[:100]
     around = get_obstacles(env.scene).select_rows(torch.arange(100))
     generator = torch.Generator().manual_seed(1)
-    shape = 100, 12, q.shape[1]
-    ends = env.world.random_q(1200, generator).view(shape)
+    shape = 100, count, q.shape[1]
+    ends = env.world.random_q(100 * count, generator).view(shape)
     via = torch.lerp(q[:, None], ends, 0.5) + 0.3 * torch.randn(shape, generator=generator)
-    time = torch.rand(100, 12, generator=generator).sort(1).values
-    paths = (each[:, only] for each in (via, ends, time))
-    arguments = (env.world, q, *paths, around)
+    time = torch.rand(100, count, generator=generator).sort(1).values
+    arguments = (env.world, q, via, ends, time, around, looks)
     chosen, free = motion_planner._choose_paths(*arguments)
-    monkeypatch.setattr(motion_planner, "STAGES", (slice(None),))
-    all_chosen, all_free = motion_planner._choose_paths(*arguments)
+    all_chosen, all_free = motion_planner._check_paths(*arguments, stages=(slice(None),))
     assert 0 < free.sum() < 100
     assert torch.equal(chosen, all_chosen) and torch.equal(free, all_free)
