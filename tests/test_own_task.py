@@ -122,6 +122,16 @@ def test_columns_that_are_not_observed_are_refused_before_training(hover, sign, 
         make_changed(hover, list_columns=list_columns)
 
 
+def test_what_critics_alone_observe_has_as_many_columns_as_it_declares(hover):
+    parts = {
+        "list_privileged": lambda task, world: [Column("draught", 3)],
+        "observe_privileged": lambda task, world, true: true.tcp[:, :2],
+    }
+    said = "task 'Changed': observe_privileged returned 2 columns, list_privileged declares 3"
+    with pytest.raises(ConfigError, match=f"^{said}$"):
+        make_changed(hover, **parts)
+
+
 @pytest.mark.parametrize("value, shape", [(torch.ones(4, 1), (4, 1)), (torch.ones(4, 3), (4, 3)), (1.0, ())])  # fmt: skip
 def test_a_reward_term_that_is_not_one_number_an_arm_is_named_before_training(hover, value, shape):
     """Broadcast, four rewards would be sixteen."""

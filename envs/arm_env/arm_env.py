@@ -15,7 +15,7 @@ from envs.arm_env.reset_buffer import (
     choose_rows,
     replace_rows,
 )
-from envs.arm_env.step_info import check_task, make_info
+from envs.arm_env.step_info import check_columns, check_info, make_info
 from envs.arm_env.time_limits import TimeLimits, sample_first_lengths
 from envs.collision import Nearest
 from envs.config.devices import find_device
@@ -123,7 +123,11 @@ class ArmEnv:
         observation = self.reset(seed)
         still = self.tcp.new_zeros(self.num_envs, self.a_dim)
         outcome = self._compute_outcome(self.now, self.now, still)
-        check_task(task, self.layout, observation, make_info(self.now, outcome, outcome.terms))
+        check_columns(task, "observe", "list_columns", observation, self.o_dim)
+        if self.privileged_dim:
+            extra = self.privileged()
+            check_columns(task, "observe_privileged", "list_privileged", extra, self.privileged_dim)
+        check_info(task, make_info(self.now, outcome, outcome.terms), self.num_envs)
         known = contact.CONTACT_KEYS if self.world.collision is not None else ()
         self._memory = Memory(self.world, self.moment, (*task.memory_keys, *known))
         self.memory_dim = self._memory.size

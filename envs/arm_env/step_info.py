@@ -3,7 +3,6 @@
 import numpy as np
 from torch import Tensor
 
-from envs.tasks.layout import Layout
 from envs.tasks.registry import find_task_name
 from envs.tasks.task import Outcome, Task
 from envs.world import Moment
@@ -29,24 +28,26 @@ def make_info(arrived: Moment, outcome: Outcome, terms: dict[str, Tensor]) -> di
     }
 
 
-def check_task(task: Task, layout: Layout, observation: Tensor, info: dict[str, Tensor]) -> None:
-    """Check that what a task returns is what it declares, before a training relies on it.
-
-    Args:
-        layout: the columns that it declares.
-        observation, info: of B arms.
+def check_columns(task: Task, method: str, declared_by: str, found: Tensor, width: int) -> None:
+    """Check that one of a task's methods returns as many columns as another declares.
 
     Raises:
-        ConfigError: `observe` returns more or fewer columns, a reward term is not (B,), or a
-            measure is of what no `info` holds.
+        ConfigError: it does not.
+    """
+    if found.shape[1] != width:
+        raise ConfigError(
+            f"task {find_task_name(task)!r}: {method} returned {found.shape[1]} columns, "
+            f"{declared_by} declares {width}"
+        )
+
+
+def check_info(task: Task, info: dict[str, Tensor], count: int) -> None:
+    """Check the `info` of `count` arms before a training relies on it.
+
+    Raises:
+        ConfigError: a reward term is not (count,), or a measure is of what no `info` holds.
     """
     name = find_task_name(task)
-    count, columns = observation.shape
-    if columns != layout.size:
-        raise ConfigError(
-            f"task {name!r}: observe returned {columns} columns, "
-            f"list_columns declares {layout.size}"
-        )
     for key, value in info.items():
         if key.startswith(_REWARD) and np.shape(value) != (count,):
             raise ConfigError(
