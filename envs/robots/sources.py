@@ -1,5 +1,6 @@
 """Sources of the models of registered robots and grippers, read without roboticstoolbox."""
 
+import functools
 import importlib.util
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,8 @@ def _read_file(owner: str, source: dict[str, Any]) -> Tree:
             f"{owner}: its model is in the Python package {wheel}; install it with: pip install "
             f"{wheel}"
         )
-    return read_urdf(folder / path, arguments=xacro)
+    arguments = tuple((key, str(value)) for key, value in xacro.items())
+    return _read_package_file(folder / path, arguments=arguments)
 
 
 def _read_rtb_file(name: str) -> Tree | None:
@@ -82,7 +84,21 @@ def _read_rtb_file(name: str) -> Tree | None:
     path = folder / "xacro" / file
     if not path.is_file():
         return None
-    return read_urdf(path, {key: folder / "xacro" / place for key, place in packages.items()})
+    places = tuple((key, folder / "xacro" / place) for key, place in packages.items())
+    return _read_package_file(path, places)
+
+
+@functools.cache
+def _read_package_file(
+    path: Path,
+    packages: tuple[tuple[str, Path], ...] = (),
+    arguments: tuple[tuple[str, str], ...] = (),
+) -> Tree:
+    """Read a file of an installed package, once a process, since xacro takes a tenth of a second.
+
+    A user's own files are read each time: they may change meanwhile.
+    """
+    return read_urdf(path, dict(packages), dict(arguments))
 
 
 def _find_folder(package: str) -> Path | None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from envs.robots import make_robot
 from envs.robots.urdf import read_urdf, xacro_files
 from tests.support import get_file_refusal
 
@@ -97,6 +98,15 @@ def test_files_of_other_packages_are_found_as_meshes_are(package, tmp_path):
     (other / "link.xacro").write_text(f"{HEAD}<link name='theirs'/></robot>")
     body = '<xacro:include filename="$(find parts)/link.xacro"/>'
     assert links(package, body, packages={"parts": other}) == ["theirs"]
+
+
+def test_a_file_that_changes_is_read_anew_and_an_installed_one_once(package, monkeypatch):
+    """Xacro is a process of its own, which takes longer than all else of a robot."""
+    assert links(package, '<link name="before"/>') == ["before"]
+    assert links(package, '<link name="after"/>') == ["after"]
+    first = make_robot("panda")
+    monkeypatch.setattr(xacro_files.subprocess, "run", None)
+    assert make_robot("panda").body.arm is not first.body.arm
 
 
 def test_optional_environment_variables_have_their_defaults(package, monkeypatch):
