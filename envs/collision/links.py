@@ -1,6 +1,6 @@
 """Poses of the links of a robot, and the rigid part that carries each."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,14 +62,25 @@ def find_body_frame(body: int, followers: Sequence[Any], chain: Chain, q: np.nda
     """Compute the frame (4, 4) of a body in the base frame; the z axis of a follower's is its
     joint's.
     """
-    if body <= chain.n:
-        exact = chain.to(dtype=torch.float64)
-        frame = link_frames(exact, torch.tensor(q[None], dtype=torch.float64))[body]
-        return np.vstack((frame[..., 0].numpy(), [0.0, 0.0, 0.0, 1.0]))
-    link = followers[body - chain.n - 1]
-    turn = np.eye(4)
-    turn[:3, :3] = make_axis_frame(not_none(get_follower(link)).axis)
-    return compute_link_pose(link, q) @ turn
+    return find_body_frames({body}, followers, chain, q)[body]
+
+
+def find_body_frames(
+    bodies: Collection[int], followers: Sequence[Any], chain: Chain, q: np.ndarray
+) -> dict[int, np.ndarray]:
+    """Compute `find_body_frame` of several bodies, by body."""
+    exact = chain.to(dtype=torch.float64)
+    arm = link_frames(exact, torch.tensor(q[None], dtype=torch.float64))
+    frames = {}
+    for body in bodies:
+        if body <= chain.n:
+            frames[body] = np.vstack((arm[body][..., 0].numpy(), [0.0, 0.0, 0.0, 1.0]))
+        else:
+            link = followers[body - chain.n - 1]
+            turn = np.eye(4)
+            turn[:3, :3] = make_axis_frame(not_none(get_follower(link)).axis)
+            frames[body] = compute_link_pose(link, q) @ turn
+    return frames
 
 
 def find_carrier(link, root):
@@ -112,7 +123,7 @@ def _compute_offsets(
     links: list, bodies: list[int], chain: Chain, q: np.ndarray, followers: Sequence[Any]
 ) -> np.ndarray:
     """Compute the links' poses (L, 4, 4) in the bodies' frames, at one configuration."""
-    frames = {body: find_body_frame(body, followers, chain, q) for body in set(bodies)}
+    frames = find_body_frames(set(bodies), followers, chain, q)
     return np.stack(
         [
             np.linalg.inv(frames[body]) @ compute_link_pose(link, q)
