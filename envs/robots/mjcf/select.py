@@ -143,8 +143,7 @@ def list_arm_joints(file: CompiledFile, names: Names, tree: Tree, tcp: str) -> l
                 f"{file.source}: slide joint {joint.name!r} has no limits; add "
                 'range="LOWER UPPER" [m]'
             )
-    moved = [names.joints.index(joint.name) for joint in joints]
-    _check_ties(file, names, moved)
+    _check_ties(file, names, [names.joints.index(joint.name) for joint in joints])
     return joints
 
 
