@@ -29,7 +29,9 @@ import numpy as np
 from td3_robot.deploy import DeployError, Policy, SafetyFilter, Watchdog
 from td3_robot.deploy.adapters.udp import UdpArm
 from td3_robot.deploy.adapters.udp_server import PERIOD, Faults, serve
-from td3_robot.deploy.runtime.control_loop import Log, run_control_loop, wait_for_calm_start
+from td3_robot.deploy.runtime.calm_start import wait_for_calm_start
+from td3_robot.deploy.runtime.control_loop import run_control_loop
+from td3_robot.deploy.runtime.motion_log import Log
 from td3_robot.deploy.runtime.policy_worker import PolicyProcess
 from td3_robot.errors import ConfigError
 from td3_robot.utils.console import exit_code

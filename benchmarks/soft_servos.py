@@ -26,6 +26,7 @@ from envs.kinematics import fkine
 from td3_robot.deploy import SafetyFilter, Watchdog
 from td3_robot.deploy.arm import Reading
 from td3_robot.deploy.runtime import control_loop
+from td3_robot.deploy.runtime.motion_log import Log
 from td3_robot.utils.console import exit_code
 from tests.virtual_arm import Clock, VirtualPolicy
 
@@ -143,7 +144,7 @@ def play(
         policy_rate=policy.rate,
         speed=1.0,
         seconds=SECONDS,
-        log=control_loop.Log(None, robot.joints),
+        log=Log(None, robot.joints),
         latency=latency or 0.0,
         estimate=found.append if latency is None else None,
     )

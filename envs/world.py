@@ -1,7 +1,7 @@
 """The world that stays the same, and the moment that B arms are in, for tasks and controllers."""
 
 import functools
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -101,19 +101,21 @@ class Moment:
         return self.find_jacobians()
 
     def each(self, change: Callable[..., Tensor], *others: "Moment") -> "Moment":
-        """Replace every tensor x by change(x, y, ...), with y, ... the same of other moments."""
-
-        def both(*parts):
-            return {name: change(*(part[name] for part in parts)) for name in parts[0]}
-
+        """Return the moment with every tensor x replaced by change(x, y, ...), where y, ... are the
+        same tensors of the others.
+        """
         moments = (self, *others)
-        T_be, steps = (
-            change(*(getattr(moment, name) for moment in moments)) for name in ("T_be", "steps")
+
+        def change_named(*tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+            return {name: change(*(named[name] for named in tensors)) for name in tensors[0]}
+
+        return Moment(
+            state=SimState(**change_named(*(vars(moment.state) for moment in moments))),
+            T_be=change(*(moment.T_be for moment in moments)),
+            find_jacobians=functools.cache(lambda: change(*(moment.J for moment in moments))),
+            scene=change_named(*(moment.scene for moment in moments)),
+            steps=change(*(moment.steps for moment in moments)),
         )
-        state = SimState(**both(*(vars(moment.state) for moment in moments)))
-        scene = both(*(moment.scene for moment in moments))
-        jacobians = functools.cache(lambda: change(*(moment.J for moment in moments)))
-        return Moment(state, T_be, jacobians, scene, steps)
 
     def __getstate__(self) -> dict:
         """Return what a pickle holds: Jacobians instead of the function that finds them."""

@@ -13,7 +13,7 @@ import td3_robot.utils.legacy
 
 ROOT = Path(__file__).resolve().parent.parent
 MODULES = td3_robot.utils.legacy.MODULES | envs.legacy.MODULES
-DEPLOY = {"td3_robot.deploy": td3_robot.deploy.legacy.NAMES}
+DEPLOY = {"td3_robot.deploy": td3_robot.deploy.legacy.NAMES} | td3_robot.deploy.legacy.MOVED
 NAMES = [
     (module, old, new)
     for table in (td3_robot.utils.legacy.NAMES, envs.legacy.NAMES, DEPLOY)

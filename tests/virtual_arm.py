@@ -110,5 +110,6 @@ def replace_by_virtual(monkeypatch, robot: str | Robot, report=lambda q: q) -> l
     monkeypatch.setattr(f"{run}._connect", connect)
     monkeypatch.setattr(f"{run}.PolicyProcess", lambda path: VirtualPolicy(clock, path))
     monkeypatch.setattr(f"{run}.make_stop_poll", lambda: lambda: False)
-    monkeypatch.setattr("td3_robot.deploy.runtime.control_loop.time", clock)
+    for module in ("calm_start", "control_loop"):
+        monkeypatch.setattr(f"td3_robot.deploy.runtime.{module}.time", clock)
     return made

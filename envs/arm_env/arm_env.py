@@ -106,7 +106,7 @@ class ArmEnv:
         self.model = self.world.model
         self.layout = Layout(task.list_columns(self.world))
         self.o_dim = self.layout.size
-        self.privileged_dim = sum(each.width for each in task.list_privileged(self.world))
+        self.privileged_dim = sum(column.width for column in task.list_privileged(self.world))
         self.joints = robot.n
         self.a_dim = robot.n + task.moves_gripper
         self.engine = engine
@@ -351,9 +351,10 @@ class ArmEnv:
         """Compute the transitions as if `goal` had been their goal; see `GoalVecEnv.relabel`."""
         task = self.task
         world = self.world
-        # Once for both, since the number of calls matters.
-        both = self._memory.recall(torch.cat((memory, next_memory)))
-        before, after = (both.each(lambda x, part=part: x.chunk(2)[part]) for part in (0, 1))
+        # Recalled together, since the number of calls matters.
+        recalled = self._memory.recall(torch.cat((memory, next_memory)))
+        before = recalled.each(lambda x: x.chunk(2)[0])
+        after = recalled.each(lambda x: x.chunk(2)[1])
         before = task.replace_goal(world, before, task.compute_previous_goal(before, after, goal))
         after = task.replace_goal(world, after, goal)
         outcome = self._compute_outcome(before, after, action)

@@ -23,25 +23,25 @@ def compile_followers(links: Sequence[Any], chain: Chain) -> Followers | None:
     """
     if not links:
         return None
-    rest = np.zeros(chain.n)
+    q = np.zeros(chain.n)  # there each follower's own joint is at its offset
     parents = []
     constants = []
-    moved = [not_none(get_follower(link)) for link in links]
-    for link in links:
-        body = find_body(link.parent, links, chain.n)
-        parents.append(body)
-        start = find_body_frame(body, links, chain, rest)
-        at_rest = find_body_frame(find_body(link, links, chain.n), links, chain, rest)
-        follower = not_none(get_follower(link))
-        back = torch.tensor([-follower.offset], dtype=torch.float64)
-        slide = make_motion(back, follower.prismatic)
-        constants.append(np.linalg.inv(start) @ at_rest @ slide[..., 0].numpy())
+    followers = [not_none(get_follower(link)) for link in links]
+    for link, follower in zip(links, followers):
+        parent = find_body(link.parent, links, chain.n)
+        parents.append(parent)
+        parent_frame = find_body_frame(parent, links, chain, q)
+        frame = find_body_frame(find_body(link, links, chain.n), links, chain, q)
+        undo_offset = make_motion(
+            torch.tensor([-follower.offset], dtype=torch.float64), follower.prismatic
+        )
+        constants.append(np.linalg.inv(parent_frame) @ frame @ undo_offset[..., 0].numpy())
     return Followers(
         parents=tuple(parents),
-        joints=tuple(follower.leader.jindex for follower in moved),
-        multipliers=tuple(follower.multiplier for follower in moved),
-        offsets=tuple(follower.offset for follower in moved),
-        prismatic=tuple(follower.prismatic for follower in moved),
+        joints=tuple(follower.leader.jindex for follower in followers),
+        multipliers=tuple(follower.multiplier for follower in followers),
+        offsets=tuple(follower.offset for follower in followers),
+        prismatic=tuple(follower.prismatic for follower in followers),
         constants=torch.tensor(np.array(constants), dtype=torch.float32),
     )
 

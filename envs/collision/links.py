@@ -111,8 +111,8 @@ def attach(
     offsets = [
         _compute_offsets(links, bodies, chain, q, followers) for q in (np.zeros_like(home), home)
     ]
-    for link, stands, moved in zip(links, *offsets):
-        if not np.allclose(stands, moved, atol=_AGREE):
+    for link, at_zero, at_home in zip(links, *offsets):
+        if not np.allclose(at_zero, at_home, atol=_AGREE):
             raise ConfigError(
                 f"link {link.name!r} is not carried by the arm's joints in the order of its chain"
             )

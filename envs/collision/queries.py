@@ -72,18 +72,16 @@ def compute_body_frames(
     if fingers is None:
         return frames
     steps = fingers.poses.shape[3] - 1
-    at = ((not_none(gripper) - fingers.shut) / (fingers.opened - fingers.shut)).clamp(0, 1).to(
-        q.dtype
-    ) * steps
-    low = at.long().clamp(max=steps - 1)
-    # (3, 4, G, B)
-    poses = torch.lerp(fingers.poses[..., low], fingers.poses[..., low + 1], at - low)
+    opening = (not_none(gripper) - fingers.shut) / (fingers.opened - fingers.shut)
+    step = opening.clamp(0, 1).to(q.dtype) * steps
+    lower = step.long().clamp(max=steps - 1)
+    # (3, 4, G, B), in the TCP frame
+    poses = torch.lerp(fingers.poses[..., lower], fingers.poses[..., lower + 1], step - lower)
     tcp = frames[model.chain.n]
-    turn = tcp[:, :3, None, None]
-    place = tcp[:, 3, None]
-    moved = turn[:, 0] * poses[0] + turn[:, 1] * poses[1] + turn[:, 2] * poses[2]
-    moved[:, 3] += place
-    return [*frames, *moved.unbind(2)]
+    R = tcp[:, :3, None, None]
+    finger_frames = R[:, 0] * poses[0] + R[:, 1] * poses[1] + R[:, 2] * poses[2]
+    finger_frames[:, 3] += tcp[:, 3, None]
+    return [*frames, *finger_frames.unbind(2)]
 
 
 def place_segments(model: CollisionModel, frames: list[Tensor]) -> tuple[Tensor, Tensor]:
@@ -275,9 +273,10 @@ def _measure_obstacles(
     model: CollisionModel, p: Tensor, d: Tensor, obstacles: Obstacles, least: Tensor
 ) -> Tensor:
     """Return the lesser (B,) of `least` (B,) and the distances to obstacles."""
-    for some in (replace(obstacles, boxes=None), Obstacles(boxes=obstacles.boxes)):
-        found = obstacle_distances(model, p, d, some, least)
-        least = torch.minimum(least, _find_least(found.flatten(0, 1)))
+    without_boxes = replace(obstacles, boxes=None)
+    for kinds in (without_boxes, Obstacles(boxes=obstacles.boxes)):
+        distances = obstacle_distances(model, p, d, kinds, least)
+        least = torch.minimum(least, _find_least(distances.flatten(0, 1)))
     return least
 
 

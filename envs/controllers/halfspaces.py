@@ -136,12 +136,12 @@ def project_hildreth(spaces: HalfSpaces, qd: Tensor, metric: Tensor, sweeps: int
     """
     rows = _split_rows(spaces, spaces.G @ metric, _LEAST_EFFECT)
     qd = _copy_joint_first(qd)
-    so_far = [torch.zeros_like(h) for _, _, h in rows]
+    corrections = [torch.zeros_like(h) for _, _, h in rows]  # in sum, of each half-space
     for _ in range(sweeps):
-        for (g, step, h), moved in zip(rows, so_far):
-            further = torch.maximum((g * qd).sum(0) - h, -moved)
-            moved += further
-            qd.addcmul_(further, step, value=-1.0)
+        for (g, step, h), correction in zip(rows, corrections):
+            change = torch.maximum((g * qd).sum(0) - h, -correction)
+            correction += change
+            qd.addcmul_(change, step, value=-1.0)
     return qd.T
 
 

@@ -2,32 +2,28 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from envs.config.disturbance_options import DISTURBANCES
 from envs.config.env_options import KINEMATIC, NOTHING, EnvOptions
 from envs.controllers import BASELINES, make_baseline
 from envs.evaluation import requirements
-from envs.evaluation.failures import FailureCounter
-from envs.evaluation.metrics import join_figures, measure
-from envs.evaluation.report import ArmRun, RecordingPolicy, Report, Trajectories, render_page
+from envs.evaluation.measurement import (
+    Controller,
+    EpisodeSet,
+    PolicyFactory,
+    measure_controller,
+    measure_success_rate,
+)
+from envs.evaluation.report import ArmRun, Report, Trajectories, render_page
 from envs.evaluation.robustness import Robustness, Success, sweep
-from envs.evaluation.summary import summarise_arm
 from envs.evaluation.table import format_condition, make_rows, print_rows
 from envs.registry import make_from_config
 from envs.robots import Robot
 from envs.simulation.failures import describe_failures
 from envs.tasks.measures import Measure
 from td3_robot.errors import require_integer, unknown
-from td3_robot.evaluation.rollout import (
-    Rollout,
-    compute_episode_statistics,
-    draw_round_seeds,
-    iter_rollouts,
-    make_random_policy,
-    play_seeded,
-    summarise,
-)
+from td3_robot.evaluation.rollout import Rollout, draw_round_seeds, make_random_policy, play_seeded
 from td3_robot.utils.legacy import keep_old_names
 from td3_robot.utils.progress import iter_with_progress
 from td3_robot.vec_env import Policy, VecEnv
@@ -37,17 +33,6 @@ ROUND = 1000  # arms that step together
 GYMNASIUM_ROUND = 10  # Gymnasium environments, which step one after the other
 GUARDED = "+guard"  # suffix of a baseline that acts under the guard
 RANDOM = "random"  # the baseline of uniformly random actions
-
-PolicyFactory = Callable[[VecEnv], Policy]
-
-
-class Controller(NamedTuple):
-    """A policy to measure, and the environment that it acts in."""
-
-    make: PolicyFactory
-    guard: bool
-    policy: Policy
-    env: Any
 
 
 @keep_old_names(
@@ -78,8 +63,7 @@ class Evaluation:
     Attributes:
         env: the environment of all controllers that were added without another guard setting.
         controllers: by name, in the order in which they were added; the first is the main one.
-        summaries: after `play`, by controller: `td3_robot.evaluation.rollout.summarise` and, for
-            our robots, `summary.summarise_arm`.
+        summaries: after `play`, by controller, see `Measurement`.
         trajectories: after `play(keep=True)`, by controller.
         robustness: after `play_robustness`, its result.
     """
@@ -167,7 +151,11 @@ class Evaluation:
         ):
             if name in self.summaries:  # random actions would go on with their stream
                 controller = controller._replace(policy=controller.make(controller.env))
-            self.summaries[name] = self._play(name, controller, keep)
+            measured = measure_controller(name, controller, self._episode_set, self.options, keep)
+            self.summaries[name] = measured.summary
+            self._unstable[name] = measured.unstable
+            if measured.trajectories is not None:
+                self.trajectories[name] = measured.trajectories
         return self.summaries
 
     def play_robustness(self, episodes: int) -> Robustness:
@@ -195,14 +183,15 @@ class Evaluation:
             episodes: number of episodes, all of which are played.
         """
         requirements.require_robot("measure_success", self.options)
-        none = {name: getattr(EnvOptions, name) for name in DISTURBANCES}
-        options = dataclasses.replace(self.options, **none | {"randomize": NOTHING} | disturbances)
+        undisturbed = {name: getattr(EnvOptions, name) for name in DISTURBANCES}
+        undisturbed["randomize"] = NOTHING
+        options = dataclasses.replace(self.options, **undisturbed | disturbances)
         other = Evaluation(options, episodes, self.seed, device=self.device, robot=self.env.robot)
         for name in self.feedback_controllers:
             other.add(name, self.controllers[name].make, self.controllers[name].guard)
         return {
-            name: other._measure_common(name, one)["success_rate"]
-            for name, one in other.controllers.items()
+            name: measure_success_rate(name, controller, other._episode_set)
+            for name, controller in other.controllers.items()
         }
 
     def make_copies(self) -> dict[str, tuple[Policy, Any]]:
@@ -226,9 +215,9 @@ class Evaluation:
 
         An episode is played with all of its round: measurement noise is one stream of all arms.
         """
-        if self.episode is None:
-            return self.seed, 0
-        number, row = divmod(self.episode, self._num_envs)
+        number, row = self._episode_set.chosen_place
+        if number is None:
+            return self.seed, row
         return draw_round_seeds(self.env, self.episodes, self.seed)[number], row
 
     def make_dataset_env(self, transitions: int) -> Any:
@@ -356,43 +345,13 @@ class Evaluation:
         return self._envs[guard]
 
     @property
+    def _episode_set(self) -> EpisodeSet:
+        return EpisodeSet(self.episodes, self.seed, self.episode, self._num_envs)
+
+    @property
     def _num_envs(self) -> int:
         return min(self.episodes, ROUND if self.options.env is None else GYMNASIUM_ROUND)
 
     def _make_env(self, guard: bool, num_envs: int, robot: Robot | None = None) -> Any:
         options = dataclasses.replace(self.options, guard=guard)
         return make_from_config(options, num_envs, self.device, self.seed, robot=robot)
-
-    def _measure_common(self, name: str, controller: Controller) -> dict[str, Any]:
-        """Measure the figures that every task has; faster than `_play`."""
-        played = iter_rollouts(controller.policy, controller.env, self.episodes, self.seed, name)
-        return summarise(map(compute_episode_statistics, played), self.episodes)
-
-    def _play(self, name: str, controller: Controller, keep: bool) -> dict[str, object]:
-        """Play all episodes, or the chosen one, with one controller and return its summary."""
-        env = controller.env
-        robots = self.options.env is None
-        only, row = (None, 0) if self.episode is None else divmod(self.episode, self._num_envs)
-        episodes = self.episodes if only is None else 1
-        recorder = RecordingPolicy(controller.policy, env) if keep else None
-        statistics = []
-        figures = []
-        kept = []
-        policy = recorder or controller.policy
-        counter = None if self.options.engine == KINEMATIC else FailureCounter(policy, env)
-        for part in iter_rollouts(counter or policy, env, self.episodes, self.seed, name, only):
-            if counter:
-                part.info["unstable"] = counter.take()
-            if recorder:
-                whole = Trajectories.from_round(part.alive, part.info, recorder)
-                kept.append(whole if only is None else whole.select(row))
-            part = part if only is None else part.select(row)
-            statistics.append(compute_episode_statistics(part))
-            if robots:
-                figures.append(measure(env.task, env.model, part.info, part.alive))
-        if keep:
-            self.trajectories[name] = Trajectories.join(kept, episodes)
-        joined = join_figures(figures, episodes) if robots else {}
-        self._unstable[name] = int(joined["unstable"].sum()) if counter else 0
-        arm = summarise_arm(joined, env.task.measures) if robots else {}
-        return summarise(statistics, episodes) | arm

@@ -40,7 +40,7 @@ def solve_pose(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Solve for joint positions of poses, or of positions at any orientation.
 
-    They are held to the limits at every iteration: a joint that would leave them goes up to them,
+    Positions are held to the limits at every iteration: a joint that would leave them stops there,
     and the others make up for it.
 
     Args:
@@ -50,9 +50,9 @@ def solve_pose(
         R: (B, 3, 3) wanted orientations in the base frame; None for any.
 
     Returns:
-        q (B, n) inside qlim; (B,) bool, whether it is there within 5 mm and, of a pose, 0.03 rad;
-        and (B,) how far it is away, in metres and angles as metres. That none was found does not
-        prove that there is none.
+        Joint positions (B, n) inside qlim; whether the TCP is within 5 mm of its goal and, of a
+        pose, within 0.03 rad, (B,) bool; and its distance from the goal (B,), in metres and angles
+        as metres. A goal that was not reached may still have a solution.
     """
     lower, upper = qlim
     for _ in range(ITERATIONS):
@@ -61,14 +61,11 @@ def solve_pose(
         J = J[:, : error.shape[1]]
         damping = DAMPING[0] + DAMPING[1] * _measure_error(error)
         motion = _solve_step(J, error, damping)
-        moved = q + motion
-        stopped = (moved < lower) | (moved > upper)
-        held = torch.where(stopped, torch.clamp(moved, lower, upper) - q, 0.0)
-        motion = torch.where(
-            stopped,
-            held,
-            _solve_step(J * ~stopped[:, None], error - _apply_jacobian(J, held), damping),
-        )
+        target = q + motion
+        stopped = (target < lower) | (target > upper)
+        to_limit = torch.where(stopped, torch.clamp(target, lower, upper) - q, 0.0)
+        rest = error - _apply_jacobian(J, to_limit)  # for the joints that do not stop
+        motion = torch.where(stopped, to_limit, _solve_step(J * ~stopped[:, None], rest, damping))
         motion = motion * (LONGEST / motion.abs().amax(1, keepdim=True)).clamp_max(1.0)
         q = torch.clamp(q + motion, lower, upper)
     error = _compute_error(fkine(chain, q), tcp, R)

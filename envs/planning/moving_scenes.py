@@ -161,11 +161,11 @@ def _draw_strokes(proposed: Obstacles, motion: Motion, generator: torch.Generato
     """Sample a stroke for every sphere and box, which passes its place at a crossing time."""
     places = _get_centres(proposed)
     B, M, _ = places.shape
-    here = {"like": places, "generator": generator}
+    draws = {"like": places, "generator": generator}
     direction = torch.nn.functional.normalize(draw_normal(generator, B, M, 3), dim=2)
-    speed = scenes.sample_uniform(motion.speed, B, M, **here)
-    length = scenes.sample_uniform(motion.stroke, B, M, **here)
-    time = scenes.sample_uniform(motion.crossing, B, M, **here)
+    speed = scenes.sample_uniform(motion.speed, B, M, **draws)
+    length = scenes.sample_uniform(motion.stroke, B, M, **draws)
+    time = scenes.sample_uniform(motion.crossing, B, M, **draws)
     share = draw_uniform(generator, B, M, 1)
     way = length[:, :, None] * direction
     ends = torch.stack((places - share * way, places + (1.0 - share) * way), 2)
@@ -187,8 +187,9 @@ def _is_roughly_clear(
     for time in _list_times(motion.duration, COARSE):
         q = compute_known_motion(world, detour, motion.pace, time)
         p, d = compute_segments(world.capsules, q)
-        then = relocate(proposed, strokes.locate(time)[0])
-        room = (scenes.compute_point_distances(p + d / 2, then) - radius).amin(0).T
+        places, _ = strokes.locate(time)
+        distances = scenes.compute_point_distances(p + d / 2, relocate(proposed, places))
+        room = (distances - radius).amin(0).T
         fits = fits & (room > margin)
     return fits
 
@@ -204,22 +205,23 @@ def _is_clear(
     """Return whether known motions, and arms that still wait, avoid each obstacle, (B, M) bool."""
     fits = torch.ones((), dtype=torch.bool, device=detour.start.device)
     for time in _list_times(motion.duration, FINE):
-        then = relocate(obstacles, strokes.locate(time)[0])
+        places, _ = strokes.locate(time)
+        relocated = relocate(obstacles, places)
         q = compute_known_motion(world, detour, motion.pace, time)
-        fits = fits & _is_far(world, q, then, margins[1])
+        fits = fits & _is_far(world, q, relocated, margins[1])
         if time <= motion.wait:
-            fits = fits & _is_far(world, detour.start, then, margins[0])
+            fits = fits & _is_far(world, detour.start, relocated, margins[0])
     return fits
 
 
 def _is_far(world: World, q: Tensor, obstacles: Obstacles, margin: float) -> Tensor:
     """Tell (B, M) if the arm at q (B, n) is farther than `margin` [m] from each obstacle."""
-    found = []
+    least = []
     for rows in torch.arange(len(q), device=q.device).split(1024):
         p, d = compute_segments(world.capsules, q[rows])
-        some = obstacles.select_rows(rows)
-        found.append(obstacle_distances(world.capsules, p, d, some, 1.1 * margin).amin(0).T)
-    return torch.cat(found) > margin
+        around = obstacles.select_rows(rows)
+        least.append(obstacle_distances(world.capsules, p, d, around, 1.1 * margin).amin(0).T)
+    return torch.cat(least) > margin
 
 
 def _list_times(duration: float, step: float) -> list[float]:

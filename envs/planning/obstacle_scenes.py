@@ -133,8 +133,10 @@ def draw_number(fits: Tensor, blocks: Tensor, generator: torch.Generator) -> tup
     shares = torch.tensor(NUMBERS, device=fits.device, dtype=torch.float32)
     wanted = 1 + torch.multinomial(shares.expand(len(fits), -1), 1, generator=generator)
     first = blocks & (blocks.cumsum(1) == 1)  # one that blocks always stays
+    # the lowest lots stay: those that block first, those that do not fit last
     lot = draw_uniform(generator, *fits.shape) + 2.0 * (~fits) - 1.0 * first
-    stays = fits & (lot.argsort(1).argsort(1) < wanted)
+    rank = lot.argsort(1).argsort(1)
+    stays = fits & (rank < wanted)
     return stays.split((SPHERES, WALLS, BOXES), 1)
 
 
@@ -190,9 +192,9 @@ def select_obstacles(proposed: Obstacles, chosen: Tensor) -> Obstacles:
 
 def select_slots(values: Tensor, chosen: Tensor) -> Tensor:
     """Return the chosen rows (B, slots, ...) of proposals' values (B, slots * PROPOSALS, ...)."""
-    each = values.unflatten(1, (-1, PROPOSALS))
-    best = chosen.view(*chosen.shape, *[1] * (each.ndim - 2))
-    return each.take_along_dim(best, 2)[:, :, 0]
+    by_slot = values.unflatten(1, (-1, PROPOSALS))
+    index = chosen.view(*chosen.shape, *[1] * (by_slot.ndim - 2))
+    return by_slot.take_along_dim(index, 2)[:, :, 0]
 
 
 def compute_point_distances(points: Tensor, obstacles: Obstacles) -> Tensor:
@@ -220,14 +222,14 @@ def propose(world: World, detour: Detour, spread: float, generator: torch.Genera
     start = detour.start
     solution = detour.solution
     B = len(start)
-    here = {"like": start, "generator": generator}
+    draws = {"like": start, "generator": generator}
     first, last = (kinematics.fkine(world.model.chain, q)[:, :3, 3] for q in (start, solution))
     p, d = compute_segments(world.capsules, (start + solution) / 2)
     middles = (p + d / 2).permute(2, 1, 0)  # (B, K, 3)
 
     def sample_places(count: int) -> Tensor:
         """Sample positions (B, count, 3)."""
-        share = sample_uniform((0.1, 0.9), B, count, 1, **here)
+        share = sample_uniform((0.1, 0.9), B, count, 1, **draws)
         at_hand = torch.lerp(first[:, None], last[:, None], share)
         chosen = torch.randint(
             middles.shape[1], (B, count, 1), device=start.device, generator=generator
@@ -235,12 +237,12 @@ def propose(world: World, detour: Detour, spread: float, generator: torch.Genera
         at_arm = middles.gather(1, chosen.expand(-1, -1, 3))
         offset = spread * draw_normal(generator, B, count, 3)
         return (
-            torch.where(sample_uniform((0, 1), B, count, 1, **here) < AT_THE_HAND, at_hand, at_arm)
+            torch.where(sample_uniform((0, 1), B, count, 1, **draws) < AT_THE_HAND, at_hand, at_arm)
             + offset
         )
 
     S, N, W = (PROPOSALS * slots for slots in (SPHERES, BOXES, WALLS))
-    spheres = torch.cat((sample_places(S), sample_uniform(SPHERE_RADIUS, B, S, 1, **here)), 2)
+    spheres = torch.cat((sample_places(S), sample_uniform(SPHERE_RADIUS, B, S, 1, **draws)), 2)
     boxes = torch.cat((sample_places(N), _sample_boxes(last - first, N, generator)), 2)
     return Obstacles(spheres, boxes, _sample_walls(first, last, W, generator))
 
@@ -250,23 +252,25 @@ def _sample_boxes(motion: Tensor, count: int, generator: torch.Generator) -> Ten
     (B, 3) [m], upright or level depending on its direction.
     """
     shape = (len(motion), count)
-    here = {"like": motion, "generator": generator}
-    slab = sample_uniform((0, 1), *shape, **here) < SLABS
+    draws = {"like": motion, "generator": generator}
+    slab = sample_uniform((0, 1), *shape, **draws) < SLABS
     motion = motion[:, None]
     level = motion[:, :, 2].abs() > torch.linalg.vector_norm(motion[:, :, :2], dim=2)
     heading = torch.atan2(motion[:, :, 1], motion[:, :, 0]) + sample_uniform(
-        (-SLANT, SLANT), *shape, **here
+        (-SLANT, SLANT), *shape, **draws
     )
     yaw = torch.where(
-        slab & ~level, heading, sample_uniform((0, torch.pi), *shape, **here)
+        slab & ~level, heading, sample_uniform((0, torch.pi), *shape, **draws)
     ).remainder(torch.pi)
-    lump = sample_uniform(BOX_HALF, *shape, 3, **here)
-    thickness = sample_uniform(SLAB_THICKNESS, *shape, **here)
-    thin = torch.stack((slab & ~level, torch.zeros_like(slab), slab & level), 2)
-    wide = sample_uniform(SLAB_HALF, *shape, 3, **here)
-    half = torch.where(thin, thickness[:, :, None], torch.where(slab[:, :, None], wide, lump))
-    none = torch.zeros_like(yaw)
-    return torch.cat((half, torch.stack(((yaw / 2).cos(), none, none, (yaw / 2).sin()), 2)), 2)
+    box_half = sample_uniform(BOX_HALF, *shape, 3, **draws)
+    thickness = sample_uniform(SLAB_THICKNESS, *shape, **draws)
+    is_short_side = torch.stack((slab & ~level, torch.zeros_like(slab), slab & level), 2)
+    long_half = sample_uniform(SLAB_HALF, *shape, 3, **draws)
+    slab_half = torch.where(is_short_side, thickness[:, :, None], long_half)
+    half = torch.where(slab[:, :, None], slab_half, box_half)
+    zero = torch.zeros_like(yaw)
+    quaternion = torch.stack(((yaw / 2).cos(), zero, zero, (yaw / 2).sin()), 2)
+    return torch.cat((half, quaternion), 2)
 
 
 def _sample_walls(first: Tensor, last: Tensor, count: int, generator: torch.Generator) -> Tensor:
@@ -274,13 +278,13 @@ def _sample_walls(first: Tensor, last: Tensor, count: int, generator: torch.Gene
     the line between two points (B, 3).
     """
     shape = (len(first), count, 1)
-    here = {"like": first, "generator": generator}
-    angle = sample_uniform((-torch.pi, torch.pi), *shape, **here)
-    overhead = sample_uniform((0, 1), *shape, **here) < OVERHEAD
+    draws = {"like": first, "generator": generator}
+    angle = sample_uniform((-torch.pi, torch.pi), *shape, **draws)
+    overhead = sample_uniform((0, 1), *shape, **draws) < OVERHEAD
     upright = torch.cat((angle.cos(), angle.sin(), torch.zeros_like(angle)), 2)
     normal = torch.where(overhead, first.new_tensor([0.0, 0.0, -1.0]), upright)
     ends = torch.stack([(normal * end[:, None]).sum(2, keepdim=True) for end in (first, last)])
-    return torch.cat((normal, ends.amin(0) - sample_uniform(WALL_GAP, *shape, **here)), 2)
+    return torch.cat((normal, ends.amin(0) - sample_uniform(WALL_GAP, *shape, **draws)), 2)
 
 
 def _is_clear(world: World, q: Tensor, obstacles: Obstacles, margin: float) -> Tensor:
@@ -288,11 +292,11 @@ def _is_clear(world: World, q: Tensor, obstacles: Obstacles, margin: float) -> T
     the order of `obstacle_distances`.
     """
     least = []
-    for some in q.split(max(1, CACHE_ROWS // max(1, q.shape[1]))):
-        everywhere = Obstacles(*(value.repeat(len(some), 1, 1) for value in obstacles.kinds))
-        p, d = compute_segments(world.capsules, some.flatten(0, 1))
-        found = obstacle_distances(world.capsules, p, d, everywhere, 1.1 * margin)
-        least.append(found.amin(0).unflatten(1, (len(some), -1)).amin(1).T)  # of (M, P' B)
+    for part in q.split(max(1, CACHE_ROWS // max(1, q.shape[1]))):  # (P', B, n)
+        repeated = Obstacles(*(value.repeat(len(part), 1, 1) for value in obstacles.kinds))
+        p, d = compute_segments(world.capsules, part.flatten(0, 1))
+        distances = obstacle_distances(world.capsules, p, d, repeated, 1.1 * margin)
+        least.append(distances.amin(0).unflatten(1, (len(part), -1)).amin(1).T)  # of (M, P' B)
     return torch.stack(least).amin(0) > margin
 
 

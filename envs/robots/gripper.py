@@ -105,9 +105,9 @@ class Gripper:
             at zero, and joints of the gripper that the model holds rigid are not among them.
         """
         position = dict(zip(self.links, self.mimic * driver))
-        moved = [link for link in links if link.isjoint]
-        q = np.zeros(len(moved))
-        for link in moved:
+        joint_links = [link for link in links if link.isjoint]
+        q = np.zeros(len(joint_links))
+        for link in joint_links:
             q[link.jindex] = position.get(self.strip_name(link), 0.0)
         return q
 

@@ -29,9 +29,9 @@ def measured_tcp(T_be: Tensor, scene: Scene) -> Tensor:
     """Return the measured poses of TCPs T_be (B, 4, 4), off by the scene's `tcp_offset`."""
     if "tcp_offset" not in scene:
         return T_be
-    moved = T_be.clone()
-    moved[:, :3, 3] += (T_be[:, :3, :3] @ scene["tcp_offset"][:, :, None])[:, :, 0]
-    return moved
+    measured = T_be.clone()
+    measured[:, :3, 3] += (T_be[:, :3, :3] @ scene["tcp_offset"][:, :, None])[:, :, 0]
+    return measured
 
 
 def measured_scene(scene: Scene) -> Scene:
@@ -44,7 +44,7 @@ def measured_scene(scene: Scene) -> Scene:
     if felt := measure_forces(scene):
         scene = {**scene, **felt}
     if "object_offset" in scene:
-        # a camera that is off is so for all of them
+        # the camera's error is the same for all cubes
         cubes = [name for name in _CUBES if name in scene]
         scene = {**scene, **{name: scene[name] + scene["object_offset"] for name in cubes}}
     return displace_scene(scene, scene["base_error"]) if "base_error" in scene else scene
@@ -54,12 +54,13 @@ def displace_scene(scene: Scene, T: Tensor) -> Scene:
     """Return the scene with its goals, cubes and obstacles moved by the pose T (B, 4, 4)."""
     R = T[:, :3, :3]
     p = T[:, :3, 3]
-    moved = {name: _displace_points(scene[name], R, p) for name in _POINTS if name in scene}
-    moved |= {name: _turn_vectors(scene[name], R) for name in _VECTORS if name in scene}
+    displaced = {name: _displace_points(scene[name], R, p) for name in _POINTS if name in scene}
+    displaced |= {name: _turn_vectors(scene[name], R) for name in _VECTORS if name in scene}
     if "walls" in scene:
         normal = scene["walls"][:, :, :3] @ R.mT
-        moved["walls"] = torch.cat((normal, scene["walls"][:, :, 3:] + (normal @ p[:, :, None])), 2)
-    return {**scene, **moved}
+        offset = scene["walls"][:, :, 3:] + (normal @ p[:, :, None])
+        displaced["walls"] = torch.cat((normal, offset), 2)
+    return {**scene, **displaced}
 
 
 def _turn_vectors(values: Tensor, R: Tensor) -> Tensor:
@@ -77,7 +78,7 @@ def _displace_points(values: Tensor, R: Tensor, p: Tensor) -> Tensor:
     orientation = rows[:, :, :0]
     if values.shape[-1] in (7, 10):
         size = size[:, :, :-4]
-        given = rows[:, :, -4:]
-        turned = R[:, None] @ to_matrix(given.flatten(0, 1)).unflatten(0, given.shape[:2])
-        orientation = to_quaternion(turned.flatten(0, 1)).unflatten(0, given.shape[:2])
+        shape = rows.shape[:2]
+        turned = R[:, None] @ to_matrix(rows[:, :, -4:].flatten(0, 1)).unflatten(0, shape)
+        orientation = to_quaternion(turned.flatten(0, 1)).unflatten(0, shape)
     return torch.cat((place, size, orientation), 2).view(values.shape)

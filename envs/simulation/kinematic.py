@@ -77,32 +77,33 @@ def move_cubes(
     hand = not_none(model.hand)
     T_0, T_1 = poses or (kinematics.fkine(model.chain, state.q) for state in (before, after))
     gap_0, gap_1 = (grasp.compute_gap(hand, state.gripper) for state in (before, after))
-    cube = scene[OBJECT]
-    held = scene["held"]
+    was_held = scene["held"]
     support = scene.get(SUPPORT)
-    cube, holds, gap = grasp.move_cube(hand, T_0, T_1, cube, held, gap_0, gap_1, support)
+    cube, is_held, gap = grasp.move_cube(
+        hand, T_0, T_1, scene[OBJECT], was_held, gap_0, gap_1, support
+    )
     # Python's own numbers where the side is known: a tensor would round otherwise
     side = 2.0 * hand.half
     stopped = grasp.find_driver(hand, gap) if any_width else grasp.find_driver(hand, side)
     gripper = torch.where(gap > gap_1, stopped, after.gripper)
     compute_depth = partial(grasp.compute_press_depth, hand, T_0, T_1, gap=gap_0)
-    moved: Scene = {OBJECT: cube, "held": holds}
+    cubes: Scene = {OBJECT: cube, "held": is_held}  # after the step
     if "contact_depth" in scene:
         depth = compute_depth(scene)
-        moved |= _hold_pressed_cube(OBJECT, scene, moved, depth)
-        moved["held"] = holds & (depth <= 0.0)
+        cubes |= _hold_pressed_cube(OBJECT, scene, cubes, depth)
+        cubes["held"] = is_held & (depth <= 0.0)
     if support is not None:
         pushed = grasp.push_cube(hand, T_0, T_1, support, gap_0)
-        moved[SUPPORT] = _push_support(hand, moved[OBJECT], pushed)
-        depth = compute_depth({**scene, OBJECT: support, "held": torch.zeros_like(held)})
-        moved |= _hold_pressed_cube(SUPPORT, scene, moved, depth)
-    return dataclasses.replace(after, gripper=gripper), {**scene, **moved}
+        cubes[SUPPORT] = _push_support(hand, cubes[OBJECT], pushed)
+        depth = compute_depth({**scene, OBJECT: support, "held": torch.zeros_like(was_held)})
+        cubes |= _hold_pressed_cube(SUPPORT, scene, cubes, depth)
+    return dataclasses.replace(after, gripper=gripper), {**scene, **cubes}
 
 
-def _hold_pressed_cube(name: str, before: Scene, moved: Scene, depth: Tensor) -> Scene:
+def _hold_pressed_cube(name: str, before: Scene, after: Scene, depth: Tensor) -> Scene:
     """Keep a cube under a finger where it was, and record the finger's depth."""
-    place = torch.where((depth > 0.0)[:, None], before[name], moved[name])
-    return {name: place, "contact_depth": torch.maximum(depth, moved.get("contact_depth", depth))}
+    place = torch.where((depth > 0.0)[:, None], before[name], after[name])
+    return {name: place, "contact_depth": torch.maximum(depth, after.get("contact_depth", depth))}
 
 
 def _push_support(hand: grasp.Hand, cube: Tensor, support: Tensor) -> Tensor:
@@ -110,10 +111,10 @@ def _push_support(hand: grasp.Hand, cube: Tensor, support: Tensor) -> Tensor:
     apart = support - cube
     distance = torch.linalg.vector_norm(apart[:, :2], dim=1)
     beside = apart[:, 2].abs() < 2.0 * hand.half - grasp.SOFTNESS
-    by = torch.where(
+    stretch = torch.where(
         beside, (2.0 * hand.half - distance).clamp_min(0.0) / distance.clamp_min(1e-6), 0.0
     )
-    return torch.cat((support[:, :2] + by[:, None] * apart[:, :2], support[:, 2:]), 1)
+    return torch.cat((support[:, :2] + stretch[:, None] * apart[:, :2], support[:, 2:]), 1)
 
 
 def step(model: SimModel, state: SimState, action: Tensor, grip: Tensor | None = None) -> SimState:

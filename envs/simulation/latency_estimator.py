@@ -75,8 +75,8 @@ class LatencyEstimator:
         acting = mix_commands(sent[..., : before.q.shape[1]], self.make_candidates(sent.device))
         predicted = kinematic.step(model, before, acting).q  # (C, B, n)
         error = ((predicted - after.q) / SIGMA).clamp(-CLIP, CLIP)
-        tells = predicted.amax(0) - predicted.amin(0) > SIGMA
-        fit = -0.5 * (error**2 * tells).sum(2).T
+        is_telling = predicted.amax(0) - predicted.amin(0) > SIGMA  # joints whose candidates differ
+        fit = -0.5 * (error**2 * is_telling).sum(2).T
         fit = fit - fit.amax(1, keepdim=True)
         contrast = -fit.amin(1, keepdim=True)  # between the best and the worst candidate
         return evidence * (MEMORY / (MEMORY + contrast)) + fit

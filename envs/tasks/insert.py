@@ -14,8 +14,9 @@ from torch import Tensor
 
 from envs import kinematics
 from envs.config.env_options import MUJOCO
-from envs.controllers import insertion
-from envs.controllers.insertion import InsertConstants
+from envs.controllers import insertion, peg_contact
+from envs.controllers.insert_constants import DEFAULTS, InsertConstants
+from envs.controllers.peg_contact import MEMORY, Feeling
 from envs.kinematics.inverse import solve_pose
 from envs.kinematics.pointing_down import solve_pointing_down
 from envs.kinematics.rotations import from_vector, to_matrix, to_quaternion
@@ -34,7 +35,7 @@ from envs.world import Moment, Scene, World
 from td3_robot.errors import ConfigError, not_none
 
 CANDIDATES = 512  # scenes sampled at a time
-_MEMORY = ("clock", "searched", "sunk", "seated")  # what an episode begins with at zero
+_CLOCKS = ("clock", *MEMORY)  # parts of the scene that are zero where an episode begins
 _LENGTH_UNIT = 0.005  # [m] of observed distances
 _SUNK_UNIT = 0.001  # [m]
 _LEAN_UNIT = 0.1  # [rad]
@@ -52,8 +53,8 @@ class Insert(Task):
     scene also holds `hole` (7,), the true pose of the hole's mouth, `hole_friction` (), and `clock`
     (), the time since the start [s]: a policy without memory that sees it can search along a path.
     `searched` () [s], `sunk` () [m] and `seated` () [s] remember the first contact and the first
-    hold between walls, see `insertion.Feeling`; they tell a surface from the hole where its height
-    is not known.
+    hold between walls, see `peg_contact.Feeling`; they tell a surface from the hole where its
+    height is not known.
 
     Attributes:
         shape: of peg and hole, "square" or "round".
@@ -110,13 +111,13 @@ class Insert(Task):
     failure_weight: float
     action_weight: float
 
-    program: ClassVar[InsertConstants] = insertion.DEFAULTS  # of the programs that it has
+    program: ClassVar[InsertConstants] = DEFAULTS  # of the programs that it has
     engines = (MUJOCO,)
     controllers = ("insert_tilted", "insert_spiral", "insert_straight")
     needs_hand = True
     ends_early = True
-    memory_keys = ("goal", "hole", *_MEMORY, WRENCH, "contact_forces")
-    tcp_keys = ("searched", "sunk", "seated")
+    memory_keys = ("goal", "hole", *_CLOCKS, WRENCH, "contact_forces")
+    tcp_keys = MEMORY
     measures = (
         Measure("insert_force_n", "insert_force", "most", "most", "force of the peg", "N"),
         Measure("insert_depth_m", "insert_depth", "last", "quantiles", "depth of the peg", "mm"),
@@ -196,7 +197,7 @@ class Insert(Task):
             "goal": torch.cat((T[:, :3, 3], to_quaternion(T[:, :3, :3])), 1),
             "hole": self._place_hole(T, share[:, 3:8]),
             "hole_friction": friction,
-            **{name: torch.zeros_like(friction) for name in _MEMORY},
+            **{name: torch.zeros_like(friction) for name in _CLOCKS},
             "start": start,
         }
         return {name: value[good] for name, value in scene.items()}
@@ -221,22 +222,15 @@ class Insert(Task):
 
     def advance(self, world: World, before: Moment, after: Moment) -> Moment:
         """Let the clock run, and remember when and where the peg first pressed and was held."""
-        felt = insertion.feel(after, self.reach, self.depth, self.width / 2.0)
-        met = felt.searched > 0.0
         approach = to_matrix(after.scene["goal"][:, 3:])[:, :, 2]
-        moved = ((self._find_tip(after) - self._find_tip(before)) * approach).sum(1)
-        sunk = felt.sunk + torch.where(met, moved, 0.0)
-        searches = met | (felt.press > insertion.FELT)
-        passed = self.dt * searches * insertion.compute_search_rate(sunk)
-        held = met & insertion.find_walls(replace(felt, sunk=sunk), self.program)
-        held = held | (felt.seated >= self.program.held_for)
-        memory = {
-            "clock": self.dt * after.steps.to(after.tcp.dtype),
-            "searched": felt.searched + passed,
-            "sunk": sunk,
-            "seated": felt.seated + self.dt * held,
-        }
-        return replace(after, scene={**after.scene, **memory})
+        advanced = ((self._find_tip(after) - self._find_tip(before)) * approach).sum(1)
+        memory = peg_contact.update_memory(self.feel(after), advanced, self.dt, self.program)
+        clock = self.dt * after.steps.to(after.tcp.dtype)
+        return replace(after, scene={**after.scene, "clock": clock, **memory})
+
+    def feel(self, moment: Moment) -> Feeling:
+        """Return what is felt and remembered of the peg's contact at a moment."""
+        return peg_contact.feel(moment, self.reach, self.depth, self.width / 2.0)
 
     def _find_tip(self, moment: Moment) -> Tensor:
         """Return the middle of the peg's tip (B, 3) in the base frame [m]."""
@@ -273,12 +267,12 @@ class Insert(Task):
         """Return the observation (B, o_dim).
 
         Its columns are o [rad, m]; qd [rad/s]; goal [m]; aside and height, of the peg over the
-        assumed hole, and turn, see `insertion.Feeling` [5 mm, rad]; clock and searched [s]; sunk
+        assumed hole, and turn, see `peg_contact.Feeling` [5 mm, rad]; clock and searched [s]; sunk
         [1 mm]; seated [s]; force and moment on the peg's tip [10 N, 0.5 Nm]; and scripted, the
         action of the tilted strategy.
         """
         state = moment.state
-        felt = insertion.feel(moment, self.reach, self.depth, self.width / 2.0)
+        felt = self.feel(moment)
         parts = [
             batched_o(world.model, state),
             state.qd,

@@ -6,8 +6,7 @@ The task is `insert` with other constants, see docs/reference/tasks/insert_tight
 from dataclasses import dataclass
 from typing import ClassVar
 
-from envs.controllers import insertion
-from envs.controllers.insertion import InsertConstants
+from envs.controllers.insert_constants import TIGHT, InsertConstants
 from envs.tasks.insert import Insert
 from envs.tasks.registry import register_task
 
@@ -17,4 +16,4 @@ from envs.tasks.registry import register_task
 class InsertTight(Insert):
     """The task `insert_tight`: `insert` with programs that yield more than they hold."""
 
-    program: ClassVar[InsertConstants] = insertion.TIGHT
+    program: ClassVar[InsertConstants] = TIGHT

@@ -139,14 +139,14 @@ class Track(Task):
         counted = torch.where(before.steps > self.settle_steps, compute_distance(before), 0.0)
         path = after.scene["path"]
         rows = torch.arange(len(path), device=path.device)
-        now = after.steps.clamp_max(self.horizon)  # latency compensation looks beyond the end
-        goal = path[rows, now]
-        moved = {
+        step = after.steps.clamp_max(self.horizon)  # latency compensation looks beyond the end
+        goal = path[rows, step]
+        changed = {
             "goal": goal,
-            "goal_velocity": (path[rows, now + 1] - goal) / self.dt,
+            "goal_velocity": (path[rows, step + 1] - goal) / self.dt,
             "error_sum": after.scene["error_sum"] + counted,
         }
-        return replace(after, scene={**after.scene, **moved})
+        return replace(after, scene={**after.scene, **changed})
 
     def predict(self, moment: Moment, seconds: float | Tensor) -> Moment:
         """Return the moment with the goal a little later."""
@@ -276,20 +276,13 @@ def sample_trajectories(
 
     s = torch.arange(COARSE, dtype=q_c.dtype, device=world.device) / COARSE
     q = _compute_q(q_c, A, s)
-    hopeful = _is_within(world.model.qlim, q) & world.in_workspace(_compute_tcp(chain, q)).all(1)
-    q_c = q_c[hopeful]
-    A = A[hopeful]
+    fits = _is_within(world.model.qlim, q) & world.in_workspace(_compute_tcp(chain, q)).all(1)
+    q_c = q_c[fits]
+    A = A[fits]
 
-    s = _space_evenly(
-        _compute_tcp(
-            chain,
-            _compute_q(
-                q_c, A, torch.arange(DENSE + 1, dtype=q_c.dtype, device=world.device) / DENSE
-            ),
-        ),
-        task,
-    )
-    q = _compute_q(q_c, A, s)
+    dense = torch.arange(DENSE + 1, dtype=q_c.dtype, device=world.device) / DENSE
+    loop = _compute_tcp(chain, _compute_q(q_c, A, dense))
+    q = _compute_q(q_c, A, _space_evenly(loop, task))
     q = q[_is_followable(task, world, q)]
     path = _compute_tcp(chain, q)
     inside = world.in_workspace(path).all(1)
@@ -345,12 +338,12 @@ def _space_evenly(loop: Tensor, task: Track) -> Tensor:
     """
     sides = torch.linalg.vector_norm(loop.diff(dim=1), dim=2)
     # (k, S + 1) length of the polyline up to each position
-    gone = torch.nn.functional.pad(sides.cumsum(1), (1, 0))
+    length = torch.nn.functional.pad(sides.cumsum(1), (1, 0))
     steps = torch.arange(task.horizon + 2, dtype=loop.dtype, device=loop.device)
     wanted = task.speed * task.dt * steps
-    wanted = wanted.expand(len(loop), -1) % gone[:, -1:]
-    side = (torch.searchsorted(gone, wanted, right=True) - 1).clamp_max(sides.shape[1] - 1)
-    return (side + (wanted - gone.gather(1, side)) / sides.gather(1, side)) / sides.shape[1]
+    wanted = wanted.expand(len(loop), -1) % length[:, -1:]
+    side = (torch.searchsorted(length, wanted, right=True) - 1).clamp_max(sides.shape[1] - 1)
+    return (side + (wanted - length.gather(1, side)) / sides.gather(1, side)) / sides.shape[1]
 
 
 def _is_followable(task: Track, world: World, q: Tensor) -> Tensor:

@@ -66,7 +66,7 @@ def put(task: Task, world: World, moment: Moment, name: str, T_bh: np.ndarray) -
         moment: of one arm.
         T_bh: (4, 4) pose in the base frame, finite.
     """
-    if all(one.name != name for one in list_handles(task, moment)):
+    if all(handle.name != name for handle in list_handles(task, moment)):
         return moment
     T = torch.as_tensor(T_bh, dtype=torch.float32, device=world.device)
     place = torch.clamp(T[:3, 3], *get_placement_bounds(task, world))
@@ -81,13 +81,13 @@ def put(task: Task, world: World, moment: Moment, name: str, T_bh: np.ndarray) -
     else:
         kind, number = name.split(" ")
         rows = scene[_OBSTACLES[kind]].clone()
-        moved = place - rows[0, int(number), :3]
+        displacement = place - rows[0, int(number), :3]
         rows[0, int(number), :3] = place
         changed = {_OBSTACLES[kind]: rows}
         if "strokes" in scene:  # of spheres, then boxes: it goes on along a line beside its own
             strokes = scene["strokes"].clone()
             first = scene["spheres"].shape[1] if kind == "box" else 0
-            strokes[0, first + int(number)] += moved
+            strokes[0, first + int(number)] += displacement
             changed["strokes"] = strokes
     scene = {**scene, **changed}
     return task.sense(

@@ -16,7 +16,7 @@ from envs.collision import compute_nearest
 from envs.controllers import make_baseline
 from envs.controllers.controlled import Surroundings
 from envs.evaluation import Evaluation
-from envs.evaluation.evaluation import PolicyFactory
+from envs.evaluation.measurement import PolicyFactory
 from envs.registry import make_from_moment
 from envs.simulation.kinematic import KinematicEngine
 from envs.simulation.manual_gripper import GripperOverride

@@ -63,8 +63,8 @@ def save_chunks(folder: Path, source: dict[str, Any]) -> dict[str, Any]:
 
     try:
         changed = _map_replays(source, put)
-        for there in (place, folder) if place.is_dir() else ():
-            sync(there)
+        for written in (place, folder) if place.is_dir() else ():
+            sync(written)
     except ConfigError as error:
         raise CheckpointError(str(error)) from error.__cause__
     except OSError as error:

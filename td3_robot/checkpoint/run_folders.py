@@ -102,12 +102,15 @@ def find_owner(folder: Path) -> str | None:
     """Return the process that has locked a run folder; None if there is none that is known."""
     try:
         with open(folder / _LOCK, encoding="utf-8", errors="replace") as file:
-            who = file.read(200).strip()
+            owner = file.read(200).strip()
     except OSError:
         return None
-    known = re.fullmatch(r"process ([0-9]{1,9}) on ([\w.-]+)", who)
-    here = known is not None and known[2] == socket.gethostname()
-    return None if known is None or (here and not is_alive(int(known[1]))) else who
+    match = re.fullmatch(r"process ([0-9]{1,9}) on ([\w.-]+)", owner)
+    if match is None:
+        return None
+    process, host = match.groups()
+    has_ended = host == socket.gethostname() and not is_alive(int(process))
+    return None if has_ended else owner
 
 
 @contextlib.contextmanager
@@ -131,9 +134,9 @@ def _open_lock_file(path: Path) -> TextIO:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
             file.seek(0)
-            who = file.read(200).strip() or "another process"
+            owner = file.read(200).strip() or "another process"
             file.close()
-            raise ConfigError(f"run {path.parent.name!r} is being trained by {who!r}") from None
+            raise ConfigError(f"run {path.parent.name!r} is being trained by {owner!r}") from None
         except OSError:  # a file system without locks
             pass
         with contextlib.suppress(FileNotFoundError):

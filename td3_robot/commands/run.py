@@ -30,15 +30,11 @@ from td3_robot.deploy.planning.motion_planner import PathFollower
 from td3_robot.deploy.policy import CLOCK, POSE, normalize_pose
 from td3_robot.deploy.robot.obstacles import KINDS
 from td3_robot.deploy.runtime.arrival import Arrival, RecordedArm
-from td3_robot.deploy.runtime.control_loop import (
-    OPERATOR,
-    TIME_UP,
-    Log,
-    run_control_loop,
-    wait_for_calm_start,
-)
+from td3_robot.deploy.runtime.calm_start import wait_for_calm_start
+from td3_robot.deploy.runtime.control_loop import OPERATOR, TIME_UP, run_control_loop
 from td3_robot.deploy.runtime.emergency_stop import interrupt_on_signals, make_stop_poll
 from td3_robot.deploy.runtime.latency_compensation import LONGEST
+from td3_robot.deploy.runtime.motion_log import Log
 from td3_robot.deploy.runtime.policy_worker import TERMINAL, PolicyProcess
 from td3_robot.errors import ConfigError, not_none, unknown
 from td3_robot.utils.console import STOPPED, get_program, say

@@ -235,28 +235,28 @@ class Policy:
             ahead["goal"] = scene["goal"] + self.latency * scene["goal_velocity"]
         ahead |= move_obstacles(scene, self.latency)
 
-        def see_step(q, q_then, share):
-            if share == 1.0 and "passed" in ahead and is_at_corner(q_then, ahead["via"]):
+        def see_step(q, q_after, share):
+            if share == 1.0 and "passed" in ahead and is_at_corner(q_after, ahead["via"]):
                 ahead["passed"] = np.ones(1)
             if self._memory is not None:
-                given = {**ahead, "q": q, "gripper": (driver,), "q_next": q_then}
+                given = {**ahead, "q": q, "gripper": (driver,), "q_next": q_after}
                 for name, value in _step_scene(self._memory, given).items():
                     ahead[name] = ahead[name] + share * (value - ahead[name])
 
         carry = self._carry
         if carry is None or "held" not in scene:
-            then = self._compensator(q, qd, driver, self._now, see_step=see_step)
-            return *then, ahead
+            predicted = self._compensator(q, qd, driver, self._now, see_step=see_step)
+            return *predicted, ahead
 
-        def grip(q, before, q_next, after):
-            given = {"q": q, "gripper": (before,), "q_next": q_next, "gripper_next": (after,)}
-            moved = _step_scene(carry, ahead | given)
-            gripper = moved.pop("gripper").item()
-            ahead.update(moved)
-            return gripper
+        def grip(q, gripper, q_after, free):
+            given = {"q": q, "gripper": (gripper,), "q_next": q_after, "gripper_next": (free,)}
+            changed = _step_scene(carry, ahead | given)
+            gripper_after = changed.pop("gripper").item()
+            ahead.update(changed)
+            return gripper_after
 
-        then = self._compensator(q, qd, driver, self._now, grip=grip, see_step=see_step)
-        return *then, ahead
+        predicted = self._compensator(q, qd, driver, self._now, grip=grip, see_step=see_step)
+        return *predicted, ahead
 
     def _read_state(
         self, q, qd, gripper, scene: dict
@@ -295,9 +295,9 @@ class Policy:
         task = self.metadata["task"]["name"]
         if missing := [name for name in needed if name not in given]:
             meanings = self.metadata.get("inputs", {})
-            each = [meanings.get(name, "see docs/how-to/deploy-real-arm.md") for name in missing]
+            hints = [meanings.get(name, "see docs/how-to/deploy-real-arm.md") for name in missing]
             # names first: a long line loses its middle
-            return f"a policy of {task} also needs {', '.join(missing)} ({'; '.join(each)})"
+            return f"a policy of {task} also needs {', '.join(missing)} ({'; '.join(hints)})"
         if strange := sorted(given - set(self.scene)):
             return f"a policy of {task} takes {', '.join(needed)}, and no {', '.join(strange)}"
         planned = ", ".join(self._planner.names)
@@ -366,9 +366,9 @@ def _start_session(model: bytes):
 
 def _step_scene(session, given: dict) -> dict[str, np.ndarray]:
     """Return by name what a step changes, from its graph and what is before and after it."""
-    taken = {each.name: np.asarray(given[each.name], np.float32) for each in session.get_inputs()}
-    names = (each.name.removesuffix("_then") for each in session.get_outputs())
-    return dict(zip(names, session.run(None, taken)))
+    inputs = {node.name: np.asarray(given[node.name], np.float32) for node in session.get_inputs()}
+    names = (node.name.removesuffix("_then") for node in session.get_outputs())
+    return dict(zip(names, session.run(None, inputs)))
 
 
 def _read_numbers(name: str, value, shape: tuple[int, ...]) -> np.ndarray:

@@ -93,8 +93,11 @@ def rollout(
         if progress is not None:
             progress.advance()
     # what an environment reports from some step on was zero before
-    none = {name: torch.zeros_like(value) for name, value in infos[-1].items()}
-    info = {name: torch.stack([(none | one)[name] for one in infos]) for name in none}
+    zeros = {name: torch.zeros_like(value) for name, value in infos[-1].items()}
+    info = {
+        name: torch.stack([step_info.get(name, zero) for step_info in infos])
+        for name, zero in zeros.items()
+    }
     return Rollout(torch.stack(rewards), torch.stack(alives), torch.stack(actions), info)
 
 

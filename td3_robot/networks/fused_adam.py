@@ -57,13 +57,13 @@ class JointStep:
         """Gather weights and moments; return False if a weight has no gradient."""
         # loading a checkpoint gives an optimizer another state
         states = [optimizer.state for optimizer in optimizers]
-        known = len(states) == len(self._states) and all(map(operator.is_, states, self._states))
+        gathered = len(states) == len(self._states) and all(map(operator.is_, states, self._states))
         weights = self._weights
-        if not known:
-            weights = [w for each in optimizers for w in each.param_groups[0]["params"]]
+        if not gathered:
+            weights = [w for optimizer in optimizers for w in optimizer.param_groups[0]["params"]]
         if any(weight.grad is None for weight in weights):
             return False
-        if not known:
+        if not gathered:
             self._gather(optimizers, weights)
             self._states = states
         return True

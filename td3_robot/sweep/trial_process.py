@@ -146,8 +146,8 @@ class TrialProcess:
         return {"done": True, "outcome": FAILED, "why": self._find_reason(code)}
 
     def _find_reason(self, code: int) -> str:
-        said = get_log_file(self._folder).read_bytes()[self._logged :]
-        lines = said.decode("utf-8", "replace").splitlines()
+        output = get_log_file(self._folder).read_bytes()[self._logged :]
+        lines = output.decode("utf-8", "replace").splitlines()
         errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
         if errors and code > 0:
             return errors[-1]

@@ -141,7 +141,7 @@ class TD3:
         self._critics_step = JointStep()
         self._actor_step = JointStep()
         self._learning_rates = [
-            [group["lr"] for group in each.param_groups] for each in self._optimizers
+            [group["lr"] for group in made.param_groups] for made in self._optimizers
         ]
 
     def observe(self, o: np.ndarray | Tensor) -> None:
@@ -225,9 +225,9 @@ class TD3:
         gamma = self.config.gamma if batch.discount is None else batch.discount
         # y = r + gamma (1 - done) min(Q1', Q2')
         y = self.value.target(batch.reward, gamma, batch.done, *next_outputs)
-        outputs = [each.output.detach() for each in passes]
-        for each, output in zip(passes, outputs):
-            each.backward(self.value.grad(output, y, batch.weight))
+        outputs = [critic_pass.output.detach() for critic_pass in passes]
+        for critic_pass, output in zip(passes, outputs):
+            critic_pass.backward(self.value.grad(output, y, batch.weight))
         self._limit_gradients(self._critics, self.config.critic_grad_clip)
         self._critics_step(self._critic_optimizers)
         if self.config.weight_norm:
@@ -249,8 +249,8 @@ class TD3:
             action = self._smooth(actor(batch.next_state[:, : self.o_dim]))
             next_x = torch.cat((batch.next_state, action), 1)
         if self.config.critic == "crossq":
-            joint = [JointPass(Q, x, next_x) for Q in self._critics]
-            return joint, [each.next_output for each in joint]
+            passes = [JointPass(Q, x, next_x) for Q in self._critics]
+            return passes, [joint.next_output for joint in passes]
         with torch.no_grad():
             next_outputs = [Q(next_x) for Q in self._critic_targets]
         return [forward(Q, x) for Q in self._critics], next_outputs

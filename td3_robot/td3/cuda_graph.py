@@ -54,11 +54,11 @@ class CudaGraphCapture:
 
     def warm_up(self, step: Step) -> Metrics:
         """Take the step on the capturing stream, which has its own memory and workspaces."""
-        here = torch.cuda.current_stream(self._device)
-        self._stream.wait_stream(here)
+        current = torch.cuda.current_stream(self._device)
+        self._stream.wait_stream(current)
         with torch.cuda.stream(self._stream):
             metrics = step()
-        here.wait_stream(self._stream)
+        current.wait_stream(self._stream)
         return metrics
 
     def capture(self, step: Step, generator: torch.Generator) -> tuple[Callable[[], None], Metrics]:
@@ -187,7 +187,7 @@ class CudaGraphUpdates:
         self._parts = self._list_parts()
         modules = [part for part in self._parts if isinstance(part, torch.nn.Module)]
         self._tensors = [
-            x for each in modules for x in itertools.chain(each.parameters(), each.buffers())
+            x for module in modules for x in itertools.chain(module.parameters(), module.buffers())
         ]
         self._addresses = [x.data_ptr() for x in self._tensors]
 
@@ -201,5 +201,5 @@ class CudaGraphUpdates:
         agent = self._agent
         names = ("actor", "Q1", "Q2", "actor_target", "Q1_target", "Q2_target", "normalizer")
         names += ("config", "a_max", "generator", "value")
-        states = [each.state for _, optimizers in agent.joint_steps for each in optimizers]
+        states = [optimizer.state for _, used in agent.joint_steps for optimizer in used]
         return [*(getattr(agent, name) for name in names), *agent.actor_terms, *states]

@@ -55,15 +55,17 @@ class BestCheckpoint:
         A trained actor is better than any that is not. A return that is NaN or infinite is worse
         than all others; where there is no return at all, the newest policy is the best.
         """
-        known = math.isfinite(metrics.get("episode_return", math.nan))
-        score = (metrics.get("success_rate", 0.0), metrics["episode_return"]) if known else _NONE
+        is_scored = math.isfinite(metrics.get("episode_return", math.nan))
+        score = _NONE
+        if is_scored:
+            score = (metrics.get("success_rate", 0.0), metrics["episode_return"])
         better = (
             actor_trained > self.actor_trained
             or actor_trained == self.actor_trained
             and (score > self.score or self.score == _NONE)
         )
         if better:
-            names = ("success_rate", "episode_return") if known else ()
+            names = ("success_rate", "episode_return") if is_scored else ()
             self.actor_trained = actor_trained
             self.score = score
             self.steps = steps
@@ -108,9 +110,9 @@ class BestCheckpoint:
             if self._communicator.rank == 0:
                 states = [checkpoint.read(self._folder)] * self._communicator.size
         finally:  # the others are told of a failure, too
-            own = self._communicator.scatter(states)
+            received = self._communicator.scatter(states)
         best = copy.deepcopy(agent)
-        best.load_state_dicts(own)
+        best.load_state_dicts(received)
         return best
 
     def restore(self, score: list[float], metadata: Mapping[str, Any]) -> None:

@@ -46,19 +46,18 @@ class NanGuard:
         if is_asynchronous(self._agent.device):
             return
         names = _NETWORKS[: 2 + ("actor_loss" in losses)]
-        moved = [weight for name in names for weight in self._weights[name]]
-        # overflow first
+        weights = [weight for name in names for weight in self._weights[name]]
+        # Adam's squares overflow before its means do
         squares = [
             square for name in names for square in self._collect_moments(name, ("exp_avg_sq",))
         ]
-        given = batch[:5]  # of which a normaliser or bounded values may clip what is infinite
-        finite = [
-            *map(torch.sum, (*squares, *given)),
+        columns = batch[:5]  # a normaliser or bounded values may clip what is infinite in them
+        sums = [
+            *map(torch.sum, (*squares, *columns)),
             *(loss for loss in losses.values() if not loss.ndim),
         ]
-        if (torch.stack(torch._foreach_norm(moved)) <= LARGEST).all() and torch.stack(
-            finite
-        ).isfinite().all():
+        norms = torch.stack(torch._foreach_norm(weights))
+        if (norms <= LARGEST).all() and torch.stack(sums).isfinite().all():
             return
         parts = {name: value for name, value in batch._asdict().items() if value is not None}
         named = {f"{name} of the batch": value for name, value in parts.items()}

@@ -50,9 +50,9 @@ def convert_model(file: CompiledFile, names: Names, root: int, bodies: list[int]
             parent = names.bodies[model.body_parentid[body]]
             pose = make_transform(model.body_pos[body], model.body_quat[body])
         if body != root or names.is_moving(root):
-            added, held = _read_joints(model, names, body, parent, pose)
-            links += added
-            joints += held
+            new_links, new_joints = _read_joints(model, names, body, parent, pose)
+            links += new_links
+            joints += new_joints
     inside = set(bodies)
     for site in range(model.nsite):
         body = int(model.site_bodyid[site])
@@ -101,14 +101,14 @@ def _read_joints(
         anchor[:3, 3] = model.jnt_pos[index]
         last = index == first + count - 1
         centred = last and np.linalg.norm(anchor[:3, 3]) < _AT_ANCHOR
-        moved = child if centred else f"{names.joints[index]}:moved"
+        end = child if centred else f"{names.joints[index]}:moved"  # the link that the joint moves
         if not centred:
-            links.append(Link(moved))
-        joint = _read_joint(model, names, index, parent, moved)
+            links.append(Link(end))
+        joint = _read_joint(model, names, index, parent, end)
         start = float(model.qpos0[model.jnt_qposadr[index]])
         rest = compute_motion(joint.axis, -start, joint.kind == "prismatic")
         joints.append(replace(joint, pose=make_pose(pose @ anchor @ rest)))
-        parent = moved
+        parent = end
         pose = np.linalg.inv(anchor)
         if last and not centred:
             joints.append(Joint(f"{child}:fixed", "fixed", parent, child, make_pose(pose)))

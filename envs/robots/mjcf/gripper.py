@@ -73,7 +73,7 @@ def attach_gripper(
         lines that say what of it cannot be used.
     """
     carrier = [joint.child for joint in tree.find_path(tcp) if joint.moves][-1]
-    grip = next((each for each in found if each.hand.carrier == carrier), None)
+    grip = next((gripper for gripper in found if gripper.hand.carrier == carrier), None)
     if grip is None:
         return tree, None, _explain(file, names, tree, carrier)
     hand = grip.hand
@@ -141,13 +141,13 @@ def _add_frame(tree: Tree, parent: str, name: str, position: np.ndarray) -> Tree
 
 def _hang_on(tree: Tree, carrier: str, root: str) -> Tree:
     """Hang all that a link carries on a link of its own, at the same place."""
-    moved = [
+    joints = [
         replace(joint, parent=root) if joint.parent == carrier else joint
         for joint in tree.joints.values()
     ]
     links = [*tree.links.values(), Link(root)]
-    moved.append(Joint(f"{root}:fixed", "fixed", carrier, root, Pose()))
-    return make_tree(tree.source, tree.name, links, moved, tree.notices)
+    joints.append(Joint(f"{root}:fixed", "fixed", carrier, root, Pose()))
+    return make_tree(tree.source, tree.name, links, joints, tree.notices)
 
 
 def _find_pose(tree: Tree, link: str, end: str) -> np.ndarray:

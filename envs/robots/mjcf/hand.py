@@ -10,14 +10,13 @@ import numpy as np
 
 from envs.robots.followers import compute_motion
 from envs.robots.mjcf.compile import CompiledFile
-from envs.robots.mjcf.names import Names
+from envs.robots.mjcf.names import Names, iter_ties
 from envs.robots.mjcf.servos import read_gains, read_torque
 from envs.robots.physics import Physics
 from envs.robots.urdf.tree import Joint, Tree, join_names
 from td3_robot.errors import not_none
 
 _TENDON = 3  # mjtTrn
-_TIES = (0, 1)  # mjtEq: connect and weld
 _EQUAL = 1e-9
 
 
@@ -103,15 +102,10 @@ def find_hand(file: CompiledFile, names: Names, tree: Tree, carrier: str) -> Fin
 
 def _has_linkage(model: Any, names: Names, joints: list[int]) -> bool:
     """Tell if a constraint of two places closes a loop over joints (indices)."""
-    moved = {int(model.jnt_bodyid[joint]) for joint in joints}
-    for index in range(model.neq):
-        if int(model.eq_type[index]) in _TIES and model.eq_active0[index]:
-            ends = [int(model.eq_obj1id[index]), int(model.eq_obj2id[index])]
-            if int(model.eq_objtype[index]) != 1:  # mjtObj: not of bodies but of sites
-                ends = [int(model.site_bodyid[end]) for end in ends]
-            if all(moved & set(names.list_path(end)) for end in ends):
-                return True
-    return False
+    bodies = {int(model.jnt_bodyid[joint]) for joint in joints}
+    return any(
+        all(bodies & set(names.list_path(end)) for end in ends) for _, ends in iter_ties(model)
+    )
 
 
 def _find_multiple(tree: Tree, joint: Joint, leader: Joint) -> float | None:

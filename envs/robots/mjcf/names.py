@@ -3,10 +3,13 @@
 # pyright: reportAttributeAccessIssue=false
 # MuJoCo's Python package has no type stubs.
 
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import Any
 
 _FREE = (0, 1)  # mjtJoint: free and ball, which have no single axis
+_TIES = {0: "connect", 1: "weld"}  # mjtEq
+_BODY = 1  # mjtObj
 
 
 class GeomType(IntEnum):
@@ -64,6 +67,18 @@ class Names:
             path.append(body)
             body = int(self._model.body_parentid[body])
         return path
+
+
+def iter_ties(model: Any) -> Iterator[tuple[str, list[int]]]:
+    """Yield the active constraints that tie two bodies: the kind, and both bodies."""
+    for index in range(model.neq):
+        kind = _TIES.get(int(model.eq_type[index]))
+        if kind is None or not model.eq_active0[index]:
+            continue
+        ends = [int(model.eq_obj1id[index]), int(model.eq_obj2id[index])]
+        if int(model.eq_objtype[index]) != _BODY:  # of sites
+            ends = [int(model.site_bodyid[end]) for end in ends]
+        yield kind, ends
 
 
 def _make_name(name: str, taken: list[str | None]) -> str:

@@ -6,7 +6,7 @@
 from collections.abc import Sequence
 
 from envs.robots.mjcf.compile import CompiledFile
-from envs.robots.mjcf.names import Names
+from envs.robots.mjcf.names import Names, iter_ties
 from envs.robots.urdf.tcp import find_tcp, list_moving_joints
 from envs.robots.urdf.tree import Joint, Tree, join_names
 from td3_robot.errors import ConfigError, unknown
@@ -17,7 +17,6 @@ _SITES = (
     *("tcp", "pinch", "pinch_site", "grasp_site", "gripper", "gripperframe", "grip_site"),
     *("end_effector", "eef", "ee_site", "ee", "attachment_site", "flange"),
 )
-_TIES = {0: "connect", 1: "weld"}  # mjtEq
 
 
 def find_base(file: CompiledFile, names: Names, base: str | None) -> int:
@@ -144,34 +143,20 @@ def list_arm_joints(file: CompiledFile, names: Names, tree: Tree, tcp: str) -> l
                 f"{file.source}: slide joint {joint.name!r} has no limits; add "
                 'range="LOWER UPPER" [m]'
             )
-    moved = [names.joints.index(joint.name) for joint in joints]
-    _check_ties(file, names, moved)
+    _check_ties(file, names, [names.joints.index(joint.name) for joint in joints])
     return joints
 
 
 def _check_ties(file: CompiledFile, names: Names, arm: list[int]) -> None:
     """Check that no constraint closes a loop over a joint (index) of the arm."""
-    model = file.model
-    for index in range(model.neq):
-        kind = _TIES.get(int(model.eq_type[index]))
-        if kind is None or not model.eq_active0[index]:
-            continue
-        ends = [int(model.eq_obj1id[index]), int(model.eq_obj2id[index])]
-        if int(model.eq_objtype[index]) == _get_site_type():
-            ends = [int(model.site_bodyid[end]) for end in ends]
-        if any(model.body_mocapid[end] >= 0 for end in ends if end >= 0):
+    for kind, ends in iter_ties(file.model):
+        if any(file.model.body_mocapid[end] >= 0 for end in ends if end >= 0):
             continue  # what leads a simulated hand is no part of it
         first, second = (set(names.list_path(end)) for end in ends)
-        over = {joint for body in first ^ second for joint in names.list_joints(body)}
-        if tied := [names.joints[joint] for joint in arm if joint in over]:
+        loop = {joint for body in first ^ second for joint in names.list_joints(body)}
+        if tied := [names.joints[joint] for joint in arm if joint in loop]:
             pair = " and ".join(repr(names.bodies[end]) for end in ends)
             raise ConfigError(
                 f"{file.source}: a {kind} constraint of {pair} makes joint {tied[0]!r} part of a "
                 "parallel linkage; an arm is serial"
             )
-
-
-def _get_site_type() -> int:
-    import mujoco  # here: it is an extra
-
-    return int(mujoco.mjtObj.mjOBJ_SITE)

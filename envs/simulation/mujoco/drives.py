@@ -138,13 +138,9 @@ def tune(
     torque = np.full(n, np.inf) if servo.torque is None else servo.torque
     if model.nu > n:  # the tendon shares its force between two drivers
         fingers = not_none(hand).physics
-        both = [
-            2.0 * not_none(values)
-            for values in (fingers.stiffness, fingers.damping, fingers.torque)
-        ]
-        stiffness, damping, torque = (
-            np.append(a, b) for a, b in zip((stiffness, damping, torque), both)
-        )
+        stiffness = np.append(stiffness, 2.0 * not_none(fingers.stiffness))
+        damping = np.append(damping, 2.0 * not_none(fingers.damping))
+        torque = np.append(torque, 2.0 * not_none(fingers.torque))
     model.actuator_gaintype[:] = mujoco.mjtGain.mjGAIN_FIXED
     model.actuator_biastype[:] = mujoco.mjtBias.mjBIAS_AFFINE
     model.actuator_gainprm[:, 0] = stiffness
@@ -161,11 +157,11 @@ def _compute_inertia(model: MjModel, dofs: np.ndarray, q: np.ndarray, ties: Ties
     data = mujoco.MjData(model)
     data.qpos[:] = q
     mujoco.mj_forward(model, data)
-    one = np.eye(model.nv)
     product = np.zeros(model.nv)
     inertia = np.zeros(len(dofs))
     for i, dof in enumerate(dofs):
-        motion = one[dof]
+        motion = np.zeros(model.nv)
+        motion[dof] = 1.0
         motion[ties.qd] = np.where(ties.leaders == i, ties.multipliers, 0.0)
         mujoco.mj_mulM(model, data, product, motion)
         inertia[i] = motion @ product

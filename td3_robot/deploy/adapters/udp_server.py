@@ -97,13 +97,13 @@ def serve(
     sock: socket.socket,
     faults: Faults,
     seed: int = 0,
-    watched: Callable[[float, list[float]], None] = lambda now, reading: None,
+    on_step: Callable[[float, list[float]], None] = lambda now, reading: None,
 ) -> None:
-    """Step an arm in real time for ever, for whoever sent the last packet.
+    """Step an arm in real time without end, and send its states to whoever sent the last packet.
 
     Args:
         sock: bound UDP socket.
-        watched: called after every step.
+        on_step: called after every step with the time [s] and the arm's reading.
     """
     sock.setblocking(False)
     inbox = Inbox(arm.n)
@@ -111,9 +111,9 @@ def serve(
     to_peer = Lossy(faults, seed + 1)
     peer = None
     command = None
-    heard = -np.inf
+    received_at = -np.inf
     number = 0
-    due = time.monotonic()
+    next_step = time.monotonic()
     while True:
         now = time.monotonic()
         for packet, sender in receive_all(sock):
@@ -122,15 +122,15 @@ def serve(
         for packet in to_arm.pop_due(now):
             if received := inbox.take(packet):
                 command = received[1]
-                heard = now
-        if now - due > CATCH_UP:
-            due = now
-        while due <= now:
-            arm.step(command if due - heard < SILENCE else None)
-            due += PERIOD
+                received_at = now
+        if now - next_step > CATCH_UP:
+            next_step = now
+        while next_step <= now:
+            arm.step(command if next_step - received_at < SILENCE else None)
+            next_step += PERIOD
             number += 1
             reading = arm.reading()
-            watched(now, reading)
+            on_step(now, reading)
             to_peer.put(pack(number, now, np.array(reading)), now)
         for packet in to_peer.pop_due(now):
             if peer is not None:
@@ -138,4 +138,4 @@ def serve(
                     sock.sendto(packet, peer)
                 except OSError:  # gone, or no room: lost, as packets are
                     pass
-        time.sleep(max(0.0, min(due - time.monotonic(), 0.001)))
+        time.sleep(max(0.0, min(next_step - time.monotonic(), 0.001)))

@@ -201,31 +201,33 @@ class Capsules:
         there the two fastest count.
 
         Args:
-            stroke: (n,) how far each joint slides at most [m]; of one that turns it does not count.
+            stroke: (n,) how far each joint slides at most [m]; those of joints that turn do not
+                count.
         """
         links = np.linalg.norm(chain.constants[1:, :3, 3], axis=1) + np.where(
             chain.prismatic, stroke, 0.0
         )
-        out = np.linalg.norm(self.ends, axis=2).max(1)
+        farthest = np.linalg.norm(self.ends, axis=2).max(1)  # of each capsule's ends
+        # each row (n,): how far a unit of each joint's motion moves one capsule at most
         speeds = [np.where(chain.prismatic, 1.0, 0.0), np.zeros(chain.n)]
-        for body, beyond in zip(self.bodies, out):
-            moved = np.zeros(chain.n)
+        for body, distance in zip(self.bodies, farthest):  # distance: of the end from its frame
+            speed = np.zeros(chain.n)
             while body > chain.n:
                 follower = self.followers[body - chain.n - 1]
-                step = 1.0 if follower.prismatic else beyond
-                moved[follower.joint] += abs(follower.multiplier) * step
-                beyond = beyond + np.linalg.norm(follower.constant[:3, 3])
+                step = 1.0 if follower.prismatic else distance
+                speed[follower.joint] += abs(follower.multiplier) * step
+                distance = distance + np.linalg.norm(follower.constant[:3, 3])
                 if follower.prismatic:
                     slide = abs(follower.multiplier) * stroke[follower.joint]
-                    beyond = beyond + slide + abs(follower.offset)
+                    distance = distance + slide + abs(follower.offset)
                 body = follower.parent
             for joint in range(body):
                 slides = chain.prismatic[joint]
-                moved[joint] += 1.0 if slides else links[joint:body].sum() + beyond
-            speeds.append(moved)
+                speed[joint] += 1.0 if slides else links[joint:body].sum() + distance
+            speeds.append(speed)
         second, first = np.sort(speeds, axis=0)[-2:]
-        has_followers = np.isin(np.arange(chain.n), [one.joint for one in self.followers])
-        return np.where(has_followers, first + second, first)
+        leaders = [follower.joint for follower in self.followers]
+        return np.where(np.isin(np.arange(chain.n), leaders), first + second, first)
 
 
 def find_segment_gap(

@@ -15,7 +15,8 @@ SILENCE = 0.1  # [s] without a state after which the arm is braked
 FIRST = 5.0  # [s] for the first state, which ROS 2 takes a while to find
 SETTLED = 0.6  # of the time, after which the arm counts as moving steadily
 STEADY = 0.01  # of the speed, by which what is sent may differ from it then
-# of the way it was sent that a joint has to have made in the end; one that is later needs more time
+# share of the commanded way that a joint has to have made in the end; one with more latency needs
+# more time
 FOLLOWED = 0.5
 
 
@@ -28,11 +29,13 @@ def measure_latency(
     included.
 
     Args:
-        joint: which, from 0; there has to be room for `speed` times `seconds` above where it is.
-        speed: [rad/s or m/s], above 0; seconds: for how long.
+        joint: number of the joint, from 0; there has to be room for `speed` times `seconds` above
+            where it is.
+        speed: of the joint, above 0 [rad/s or m/s].
+        seconds: how long it moves.
 
     Returns:
-        [s], 0 or more; the median over the steady part.
+        The latency, 0 or more; the median over the steady part [s].
 
     Raises:
         DeployError: an argument cannot be, no state comes or one that cannot be, the arm cannot
@@ -50,7 +53,7 @@ def measure_latency(
     start = _wait_for_state(arm)
     watch.reset(start.q, time.monotonic())
     try:
-        behind, gone, moved = _move(arm, watch, joint, speed, seconds)
+        lags, commanded, travelled = _move_joint(arm, watch, joint, speed, seconds)
     except BaseException:
         with contextlib.suppress(Exception):  # what went wrong first is what counts
             _brake(arm, watch)
@@ -58,50 +61,55 @@ def measure_latency(
     _brake(arm, watch)
     if watch.reason:
         raise DeployError(watch.reason)
-    if not behind or not gone > 0 or not moved >= FOLLOWED * gone:
+    if not lags or not commanded > 0 or not travelled >= FOLLOWED * commanded:
         raise DeployError(
-            f"joint {joint + 1} was sent {gone:.3f} far and went {moved:.3f}: it does not follow, "
-            f"or later than after {(1 - FOLLOWED) * seconds:g} s"
+            f"joint {joint + 1} was sent {commanded:.3f} far and went {travelled:.3f}: "
+            f"it does not follow, or later than after {(1 - FOLLOWED) * seconds:g} s"
         )
     # clocks of two processes that differ by a fraction of a millisecond may show less than none
-    return max(0.0, float(np.median(behind)) / speed)
+    return max(0.0, float(np.median(lags)) / speed)
 
 
 def _wait_for_state(arm: Arm) -> Reading:
-    begun = time.monotonic()
-    while time.monotonic() < begun + FIRST:
+    started = time.monotonic()
+    while time.monotonic() < started + FIRST:
         if reading := read_state(arm):
             return reading
         time.sleep(0.001)
     raise DeployError("the arm sends no states")
 
 
-def _move(
+def _move_joint(
     arm: Arm, watch: Watchdog, joint: int, speed: float, seconds: float
 ) -> tuple[list[float], float, float]:
-    """Return the joint's lag at each state of the steady part, and how far it was sent and went."""
-    wanted = np.zeros(watch.safe.limits.n)
+    """Move a joint at a constant speed.
+
+    Returns:
+        How far the joint was behind its commands at each state of the steady part, how far it was
+        commanded to go, and how far it went [rad or m].
+    """
+    velocities = np.zeros(watch.safe.limits.n)
+    velocities[joint] = speed
     start = watch.safe.state.q[joint]
-    wanted[joint] = speed
-    gone = moved = 0.0
-    behind: list[float] = []
-    begun = then = time.monotonic()
-    while then < begun + seconds and not watch.reason:
-        watch.command(wanted, then)
-        arm.send(qd := watch(then))
+    commanded = travelled = 0.0
+    lags: list[float] = []
+    started = sent_at = time.monotonic()
+    while sent_at < started + seconds and not watch.reason:
+        watch.command(velocities, sent_at)
+        arm.send(qd := watch(sent_at))
         time.sleep(1.0 / arm.rate)
         now = time.monotonic()
-        gone = gone + (now - then) * qd[joint]
-        then = now
-        steady = now > begun + SETTLED * seconds
+        commanded = commanded + (now - sent_at) * qd[joint]
+        sent_at = now
+        steady = now > started + SETTLED * seconds
         if steady and abs(qd[joint] - speed) > STEADY * abs(speed):
             why = watch.safe.refused or "a limit is near"
             watch.trip(f"joint {joint + 1} is slowed down to {qd[joint]:.3g} of {speed:g}: {why}")
         if reading := arm.read():
             watch.see(reading.q, reading.qd, now)
-            moved = watch.count_turns(reading.q)[joint] - start
-            behind += [gone - moved] if steady else []
-    return behind, gone, moved
+            travelled = watch.count_turns(reading.q)[joint] - start
+            lags += [commanded - travelled] if steady else []
+    return lags, commanded, travelled
 
 
 def _brake(arm: Arm, watch: Watchdog) -> None:

@@ -1,4 +1,5 @@
-"""The state of an arm when the next command begins to act, from the commands still on their way.
+"""Prediction of the state in which the next command begins to act, from the commands that are still
+on their way to the arm.
 
 The measured state is rolled over the velocities that were sent in the last `latency` seconds, by
 the step of the simulator's kinematic engine (envs/simulation/kinematic.py);
@@ -22,22 +23,22 @@ LONGEST = 0.5  # [s] of latency
 KEPT = 0.1
 BEFORE = 10.0  # [s] for which an arm has been at rest when it is sent its first velocity
 
-# (q before, driver coordinate before, q after, driver coordinate after with nothing between its
-# fingers) -> the latter
-Grip = Callable[[np.ndarray, float, np.ndarray, float], float]
+# What the fingers do in a step: (q before, driver coordinate before, q after, driver coordinate
+# after with nothing between the fingers) -> driver coordinate after.
+GripperModel = Callable[[np.ndarray, float, np.ndarray, float], float]
 
 
-def close_freely(q: np.ndarray, gripper: float, q_after: np.ndarray, after: float) -> float:
-    """Return the driver coordinate of a gripper with nothing between its fingers; a `Grip`."""
-    return after
+def close_freely(q: np.ndarray, gripper: float, q_after: np.ndarray, free: float) -> float:
+    """Return the driver coordinate of a gripper with nothing between its fingers."""
+    return free
 
 
-# (q before, q after the whole step, share of it that is made)
-See = Callable[[np.ndarray, np.ndarray, float], None]
+# What is told of a step: (q before, q after the whole step, share of the step that is made).
+StepObserver = Callable[[np.ndarray, np.ndarray, float], None]
 
 
-def ignore_step(q: np.ndarray, q_then: np.ndarray, share: float) -> None:
-    """Do nothing after a step; a `See`."""
+def ignore_step(q: np.ndarray, q_after: np.ndarray, share: float) -> None:
+    """Do nothing after a step."""
 
 
 def check_latency(seconds: float) -> float:
@@ -57,15 +58,15 @@ def check_latency(seconds: float) -> float:
 
 @keep_old_names(sent="record_command")
 class LatencyCompensator:
-    """A predictor for one motion, from the commands that are sent.
+    """A predictor of one motion of an arm, from the commands that the arm is sent.
 
     Args:
         robot: the arm.
         latency: from sending a velocity to a state that shows its effect [s].
-        rate: of the steps in which the arm is rolled on [Hz]; that of the commands.
+        rate: of the steps of the prediction [Hz]; that of the commands.
 
     Attributes:
-        memory: for which commands are kept [s].
+        memory: how long commands are kept [s].
 
     Raises:
         DeployError: the latency is not from 0 to `LONGEST`.
@@ -97,7 +98,7 @@ class LatencyCompensator:
                 them, 1 is open.
 
         Raises:
-            DeployError: it is no such numbers.
+            DeployError: the command is no such numbers.
         """
         command = np.array(command, float)
         n = self.robot.limits.n
@@ -118,34 +119,36 @@ class LatencyCompensator:
         gripper: float | None,
         now: float,
         age: float = 0.0,
-        grip: Grip = close_freely,
-        see_step: See = ignore_step,
+        grip: GripperModel = close_freely,
+        see_step: StepObserver = ignore_step,
     ) -> tuple[np.ndarray, np.ndarray, float | None]:
         """Predict the state in which a velocity that is sent now begins to act.
 
         Args:
             q, qd: (n,) measured joint positions [rad or m] and velocities [rad/s or m/s].
-            gripper: its driver coordinate [rad or m]; None where nothing is known of it.
-            age: how long ago they came in [s].
+            gripper: the gripper's driver coordinate [rad or m]; None where it is not known.
+            now: the time [s].
+            age: how long ago the measured state came in [s].
             grip: returns the driver coordinate after each step.
             see_step: called after each step.
 
         Returns:
-            The same three, then.
+            q, qd and gripper at that time.
         """
         if self._sent and self.latency + age > 0.0:
             for command, share in self._iter_pending(now, self.latency + age):
-                before = q
-                (q_then, qd_then, moved) = self.step(q, qd, gripper, command)
-                q = self._interpolate_step(q, qd, q_then, qd_then, share)
-                qd = qd_then
-                if gripper is not None and moved is not None:
-                    gripper = grip(before, gripper, q, gripper + share * (moved - gripper))
-                see_step(before, q_then, share)
+                q_before = q
+                (q_after, qd_after, gripper_after) = self.step(q, qd, gripper, command)
+                q = self._interpolate_step(q, qd, q_after, qd_after, share)
+                qd = qd_after
+                if gripper is not None and gripper_after is not None:
+                    free = gripper + share * (gripper_after - gripper)
+                    gripper = grip(q_before, gripper, q, free)
+                see_step(q_before, q_after, share)
         return q, qd, gripper
 
     def _interpolate_step(
-        self, q: np.ndarray, qd: np.ndarray, q_then: np.ndarray, qd_then: np.ndarray, share: float
+        self, q: np.ndarray, qd: np.ndarray, q_after: np.ndarray, qd_after: np.ndarray, share: float
     ) -> np.ndarray:
         """Return q after a share of a step, as `ArmEnv` interpolates it."""
         limits = self.robot.limits
@@ -154,36 +157,36 @@ class LatencyCompensator:
         def clamp_to_limits(x):
             return clamp(x, limits.lower, limits.upper)
 
-        bound = clamp_to_limits(q + half * qd)
-        bound_then = clamp_to_limits(q_then + half * qd_then)
-        return (
-            q_then
-            if share == 1.0
-            else clamp_to_limits(bound + share * (bound_then - bound) - half * qd_then)
-        )
+        if share == 1.0:
+            return q_after
+        ahead = clamp_to_limits(q + half * qd)  # half a period ahead, as the simulator observes
+        ahead_after = clamp_to_limits(q_after + half * qd_after)
+        return clamp_to_limits(ahead + share * (ahead_after - ahead) - half * qd_after)
 
     def _iter_pending(self, now: float, ahead: float) -> Iterator[tuple[np.ndarray, float]]:
-        """Yield the mean command (n,) or (n + 1,) of each step ahead, and its share of a step; only
-        the last is below 1.
+        """Yield the mean command (n,) or (n + 1,) of each step of the next `ahead` seconds, and the
+        share of a step that it lasts, which is below 1 in the last one alone.
+
+        What acts in the next `ahead` seconds was sent in the last `ahead` seconds.
         """
         steps = round(ahead * self.rate, 6)
-        ends = (
-            np.append(np.arange(int(steps) + 1.0), steps)[: 1 + int(np.ceil(steps))] / self.rate
-            - ahead
-        )
-        means = np.diff(self.integrate(now, ends), axis=0) / np.diff(ends)[:, None]
-        return zip(means, np.diff(ends) * self.rate)
+        bounds = np.append(np.arange(int(steps) + 1.0), steps)[: 1 + int(np.ceil(steps))]
+        sent_at = bounds / self.rate - ahead  # from now [s]
+        duration = np.diff(sent_at)
+        means = np.diff(self.integrate(now, sent_at), axis=0) / duration[:, None]
+        return zip(means, duration * self.rate)
 
     def integrate(self, now: float, times: np.ndarray) -> np.ndarray:
-        """Return the integral of the commands, (m, n) or (m, n + 1), to times (m,) from now [s]."""
-        began = np.array([when for when, _ in self._sent]) - now
+        """Return the integral of the commands, (m, n) or (m, n + 1), up to times (m,) from now [s].
+
+        It begins at the oldest command that is kept.
+        """
+        sent_at = np.array([time for time, _ in self._sent]) - now
         commands = np.array([command for _, command in self._sent])
-        whole = np.cumsum(commands[:-1] * np.diff(began)[:, None], axis=0)
-        which = np.maximum(np.searchsorted(began, times, "right") - 1, 0)
-        return (
-            np.concatenate((np.zeros_like(commands[:1]), whole))[which]
-            + commands[which] * (times - began[which])[:, None]
-        )
+        sums = np.cumsum(commands[:-1] * np.diff(sent_at)[:, None], axis=0)
+        sums = np.concatenate((np.zeros_like(commands[:1]), sums))  # up to each command's start
+        in_force = np.maximum(np.searchsorted(sent_at, times, "right") - 1, 0)  # index at each time
+        return sums[in_force] + commands[in_force] * (times - sent_at[in_force])[:, None]
 
     def step(
         self, q: np.ndarray, qd: np.ndarray, gripper: float | None, command: np.ndarray
@@ -193,13 +196,13 @@ class LatencyCompensator:
         h = 1.0 / self.rate
         n = q.shape[-1]
         change = limits.acceleration * h
-        on = 0.5 * h * qd
-        slowest = -find_stopping_speed(np.maximum(q + on - limits.lower, 0.0), change, h)
-        fastest = find_stopping_speed(np.maximum(limits.upper - q - on, 0.0), change, h)
-        low, high = (clamp(qd + up * change, slowest, fastest) for up in (-1.0, 1.0))
-        before = qd
+        half_way = 0.5 * h * qd
+        slowest = -find_stopping_speed(np.maximum(q + half_way - limits.lower, 0.0), change, h)
+        fastest = find_stopping_speed(np.maximum(limits.upper - q - half_way, 0.0), change, h)
+        low, high = (clamp(qd + sign * change, slowest, fastest) for sign in (-1.0, 1.0))
+        qd_before = qd
         qd = clamp(clamp(command[..., :n], -limits.velocity, limits.velocity), low, high)
-        q = clamp(q + 0.5 * h * (before + qd), limits.lower, limits.upper)
+        q = clamp(q + 0.5 * h * (qd_before + qd), limits.lower, limits.upper)
         if gripper is not None and len(command) > n:
             closed, opened = self.robot.stroke
             missing = closed + float(command[n]) * (opened - closed) - gripper

@@ -1,8 +1,8 @@
 """Estimate an arm's latency from the commands that it was sent and from its motion.
 
 The estimator of the simulator (envs/simulation/latency_estimator.py) for one arm, in numpy:
-candidate latencies predict the measured joint positions, and the better one predicts, the more it
-counts.
+candidate latencies predict the measured joint positions, and the better a candidate predicts, the
+more it counts.
 """
 
 import numpy as np
@@ -26,7 +26,8 @@ class LatencyEstimator:
 
     Args:
         compensator: records the commands; its latency is the first guess.
-        speed: share of full speed at which the arm moves: its errors are as much smaller.
+        speed: share of full speed at which the arm moves; the errors of predictions are
+            proportional to it.
     """
 
     def __init__(self, compensator: LatencyCompensator, speed: float = 1.0):
@@ -60,14 +61,14 @@ class LatencyEstimator:
             return
         predicted = self._predict(*before, now)
         error = np.clip((predicted - q) / self._sigma, -CLIP, CLIP)
-        tells = np.ptp(predicted, 0) > self._sigma
-        fit = -0.5 * (error**2 * tells).sum(1)
+        is_telling = np.ptp(predicted, 0) > self._sigma  # joints for which candidates differ
+        fit = -0.5 * (error**2 * is_telling).sum(1)
         fit = fit - fit.max()
         self.evidence = self.evidence * (MEMORY / (MEMORY - fit.min())) + fit
         self._compensator.latency = self.latency
 
     def _predict(self, q: np.ndarray, qd: np.ndarray, then: float, now: float) -> np.ndarray:
-        """Predict positions (C, n) now from a state then, one for each candidate."""
+        """Predict the positions (C, n) now from the state at an earlier time, by each candidate."""
         compensator = self._compensator
         late = self.candidates
         n = len(q)
@@ -76,7 +77,7 @@ class LatencyEstimator:
         lag = late if single else late + 0.5 / compensator.rate  # velocities ramp over a period
         ends = np.concatenate((then - now - lag, -lag))
         start, end = np.split(compensator.integrate(now, ends)[:, :n], 2)
-        moved = end - start
+        way = end - start
         if not single:
-            return q + moved
-        return compensator.step(np.tile(q, (len(late), 1)), qd, None, moved / span)[0]
+            return q + way
+        return compensator.step(np.tile(q, (len(late), 1)), qd, None, way / span)[0]

@@ -1,8 +1,7 @@
 """A policy in a process of its own, so that whatever happens to it the arm is still watched.
 
-The loop asks and goes on; answers are picked up when they are there. A process that hangs, is
-stopped or dies is one that does not answer, and the watchdog's limit on the age of commands sees to
-that.
+The loop asks and goes on, and takes answers when they have come. A process that hangs, is stopped
+or dies does not answer, and the watchdog stops the arm when the newest command is too old.
 """
 
 import multiprocessing
@@ -23,8 +22,8 @@ TERMINAL = [name for name in ("SIGINT", "SIGHUP") if hasattr(signal, name)]
 START = 60.0  # [s] that loading may take
 
 
-def _answer(connection, path: str) -> None:
-    """Answer the newest question, again and again until the other end closes; the process."""
+def _answer_questions(connection, path: str) -> None:
+    """Run the policy's process: answer the newest question until the other end closes."""
     for name in TERMINAL:
         signal.signal(getattr(signal, name), signal.SIG_IGN)  # they are for the loop, which brakes
     try:
@@ -71,34 +70,35 @@ class PolicyProcess:
             without threads.
 
     Raises:
-        DeployError: it cannot be loaded, in its own words.
+        DeployError: the policy cannot be loaded, in its own words.
     """
 
     def __init__(self, path: str, method: str = "spawn"):
         context: Any = multiprocessing.get_context(method)
         self._connection, other = context.Pipe()
-        self.process = context.Process(target=_answer, args=(other, path), daemon=True)
+        self.process = context.Process(target=_answer_questions, args=(other, path), daemon=True)
         self.process.start()
         other.close()
         if not self._connection.poll(START):
             raise DeployError(f"the policy was not loaded within {START:g} s")
         self.failure = ""
-        word, what = self._receive()
-        if word != "ready":
-            raise DeployError(f"the policy cannot be run: {what}")
+        kind, content = self._receive()
+        if kind != "ready":
+            raise DeployError(f"the policy cannot be run: {content}")
 
     def _receive(self) -> tuple:
+        """Receive a message: its kind, "ready", "command" or "failed", and its content."""
         try:
             return self._connection.recv()
         except (EOFError, OSError):
             return "failed", "its process has ended"
 
     def ask(self, reading: Reading, scene: Mapping[str, np.ndarray]) -> None:
-        """Put a question: what to do in this state."""
+        """Ask for the velocities in a state of the arm."""
         self._send(reading, scene, at_rest=False)
 
     def _send(self, reading: Reading, scene: Mapping[str, np.ndarray], at_rest: bool) -> None:
-        """Put a question; the motion has not begun `at_rest`."""
+        """Send a question; `at_rest`: before the motion has begun."""
         if not self.failure:
             try:
                 state = (reading.q, reading.qd, reading.gripper)
@@ -108,12 +108,12 @@ class PolicyProcess:
                 self.failure = "the policy's process has ended"
 
     def prepare(self, reading: Reading, scene: Mapping[str, np.ndarray]) -> None:
-        """Put a question while the arm is at rest and wait for its answer, which nobody acts on:
-        the first one may take longer than a moving arm could wait, as where a way is planned. The
-        policy's clock runs from the next question.
+        """Ask while the arm is at rest, wait for the answer and drop it: the first answer, for
+        which a policy may plan, can take longer than a moving arm could wait. The policy's clock
+        runs from the next question.
 
         Raises:
-            DeployError: it fails, or there is none.
+            DeployError: the policy fails, or does not answer.
         """
         self._send(reading, scene, at_rest=True)
         if not self.failure and not self._connection.poll(START):
@@ -123,14 +123,14 @@ class PolicyProcess:
             raise DeployError(self.failure)
 
     def answer(self) -> tuple[float, np.ndarray] | None:
-        """Return the newest answer, (when it was asked for [s], velocities (n,)), or None."""
+        """Return the newest answer, or None: when it was asked for [s], and velocities (n,)."""
         newest = None
         while not self.failure and self._connection.poll():
-            word, what = self._receive()
-            if word == "failed":
-                self.failure = f"the policy failed: {what}"
+            kind, content = self._receive()
+            if kind == "failed":
+                self.failure = f"the policy failed: {content}"
             else:
-                newest = what
+                newest = content
         return newest
 
     def close(self) -> None:

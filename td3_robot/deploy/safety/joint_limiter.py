@@ -1,13 +1,11 @@
 """The joint-space half of the safety filter: velocities that follow a target and never leave the
 limits.
 
-The law is one sentence: a joint takes a step only if from where the step leads it can still stop
-within all limits, by a plan that is then kept; where it cannot, it takes the next step of the plan
-it has. The plan it has was checked when it was made, so the joint is always on one, whatever it is
-asked for: the states with a plan are invariant by construction, and no property of the command is
-used.
+A joint takes a step only if it can still stop within all limits from where the step leads. The plan
+of that stop is kept. A joint that could not stop takes the next step of the plan that it has, which
+was checked when it was made. So every joint is always on a checked plan, whatever is commanded.
 
-What makes the motion smooth is where the steps aim; that is a matter of comfort, not of safety.
+Where the steps aim makes the motion smooth; safety does not depend on it.
 """
 
 from typing import NamedTuple
@@ -19,16 +17,18 @@ from td3_robot.deploy.safety.stop_trajectory import (
     Plan,
     State,
     evaluate_plan,
-    find_held_limits,
     find_stopping_speed,
+    is_within_limits,
     plan_stop,
 )
 
-# of the way from the plan's step to the wanted one that are tried
+# shares of the way from the planned to the wanted acceleration, tried in this order
 SHARES = np.array([0.7, 0.4, 0.2, 0.1])
-APPROACH = 0.8  # of the acceleration with which a joint means to brake before a position limit
-LOOK_AHEAD = 0.02  # [s] by which it sees the velocity limits that depend on positions coming
-BELOW_CURVE = 0.97  # of those limits that it means to use
+APPROACH = (
+    0.8  # share of the acceleration limit that is aimed at in braking before a position limit
+)
+LOOK_AHEAD = 0.02  # [s] ahead, where velocity limits that depend on positions are looked up
+BELOW_CURVE = 0.97  # share of those velocity limits that is aimed at
 
 
 class JointPlanState(NamedTuple):
@@ -40,9 +40,13 @@ class JointPlanState(NamedTuple):
 
 
 def plan_joint_stop(state: State, h: float, limits: Limits) -> tuple[JointPlanState, np.ndarray]:
-    """Plan a stop that begins now, and return whether it holds every limit of each joint."""
+    """Plan a stop that begins now.
+
+    Returns:
+        The plans, and whether that of each joint keeps within all limits (..., n).
+    """
     plans = _start_stop(state, h, limits)
-    return plans, find_held_limits(plans.plan, h, limits)
+    return plans, is_within_limits(plans.plan, h, limits)
 
 
 def _start_stop(state: State, h: float, limits: Limits) -> JointPlanState:
@@ -64,23 +68,23 @@ def steer(plans: JointPlanState, target: np.ndarray, h: float, limits: Limits) -
     """
     now = plans.now
     wanted = _find_acceleration(now, _limit_target(now, target, h, limits), h, limits)
-    found, kept = _try_step(now, wanted, h, limits)
-    if kept.all():
-        return found
+    stops, can_stop = _try_step(now, wanted, h, limits)
+    if can_stop.all():
+        return stops
     planned = continue_plan(plans, h)
-    tried = planned.now.a + SHARES.reshape(-1, *[1] * target.ndim) * (wanted - planned.now.a)
-    held = _try_step(now, tried, h, limits)[1]
-    less = np.take_along_axis(tried, held.argmax(0)[None], 0)[0]
-    sure = kept | np.logical_or.reduce(held)
-    found = _start_stop(_move(now, np.where(kept, wanted, less), h), h, limits)
-    return found if sure.all() else choose_plans(sure, found, planned)
+    reduced = planned.now.a + SHARES.reshape(-1, *[1] * target.ndim) * (wanted - planned.now.a)
+    _, can_stop_reduced = _try_step(now, reduced, h, limits)
+    greatest = np.take_along_axis(reduced, can_stop_reduced.argmax(0)[None], 0)[0]
+    stops = _start_stop(_move(now, np.where(can_stop, wanted, greatest), h), h, limits)
+    can_stop = can_stop | np.logical_or.reduce(can_stop_reduced)
+    return stops if can_stop.all() else choose_plans(can_stop, stops, planned)
 
 
-def choose_plans(which: np.ndarray, plans: JointPlanState, other: JointPlanState) -> JointPlanState:
-    """Choose between two plans, joint by joint."""
+def choose_plans(where: np.ndarray, plans: JointPlanState, other: JointPlanState) -> JointPlanState:
+    """Return `plans` where true (..., n), and `other` elsewhere."""
 
     def pick(a, b):
-        return np.where(which, a, b)
+        return np.where(where, a, b)
 
     start = State(*map(pick, plans.plan.start, other.plan.start))
     plan = Plan(start, *map(pick, plans.plan[1:], other.plan[1:]))
@@ -90,7 +94,7 @@ def choose_plans(which: np.ndarray, plans: JointPlanState, other: JointPlanState
 def _try_step(
     now: State, a: np.ndarray, h: float, limits: Limits
 ) -> tuple[JointPlanState, np.ndarray]:
-    """Advance by a tick with accelerations a, and plan a stop from there."""
+    """Advance by a tick with accelerations a, and plan a stop from there, see `plan_joint_stop`."""
     return plan_joint_stop(_move(now, a, h), h, limits)
 
 
@@ -111,15 +115,15 @@ def _limit_target(now: State, target: np.ndarray, h: float, limits: Limits) -> n
     low, high = np.minimum(np.minimum(braking, ease * room), limits.velocity)
     low = -low
     if limits.curve is not None:
-        slowest, soon = limits.find_velocity_range(now.q + LOOK_AHEAD * now.v)
+        slowest, fastest = limits.find_velocity_range(now.q + LOOK_AHEAD * now.v)
         low = np.maximum(low, BELOW_CURVE * slowest)
-        high = np.minimum(high, BELOW_CURVE * soon)
+        high = np.minimum(high, BELOW_CURVE * fastest)
     return np.minimum(np.maximum(target, low), high)
 
 
 def _find_acceleration(now: State, target: np.ndarray, h: float, limits: Limits) -> np.ndarray:
-    """Return the next acceleration on the fastest way to a velocity that arrives there with none:
-    a stop, one order up.
+    """Return the next acceleration on the fastest way to a velocity at which the acceleration is
+    zero: as a stop, with velocities for positions.
     """
     missing = target - now.v
     step = h * limits.jerk

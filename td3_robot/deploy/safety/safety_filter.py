@@ -1,10 +1,11 @@
-"""Between a policy and an arm: what is sent is smooth, and never leaves what the arm may do.
+"""The safety filter between a policy and an arm: what is sent is smooth, within the arm's limits,
+and clear of contact.
 
-Two nested promises, both kept by the same device: the joints are always on a plan that ends at rest
-and was checked before it was entered (`joint_limiter`). Each joint's plan holds its position,
-velocity, acceleration and jerk limits. Where the arm's shape is known, the plan of all joints
-together also stays clear of the arm itself, the ground and obstacles, and below the TCP speed; a
-step whose plan does not is not taken, and the joints go on with the plan they have.
+The joints are always on a plan that ends at rest and was checked before it was taken. The plan of
+each joint keeps its position, velocity, acceleration and jerk limits (`joint_limiter`). Where the
+arm's shape is known, the plan of all joints together also stays clear of the arm itself, the ground
+and obstacles, and below the TCP speed. A step whose plan does not is not taken: the joints continue
+on the plan that they have.
 """
 
 from typing import NamedTuple
@@ -22,12 +23,13 @@ from td3_robot.deploy.safety.joint_limiter import (
 )
 from td3_robot.deploy.safety.stop_trajectory import State, evaluate_plan, evaluate_positions
 
-# Of a stop, where distances are measured, bounded in between, and the TCP's speed. These are all
-# ticks of the short stops of a slow TCP or rate, whose speed may rise in a single one.
+# Shares of a stop at which distances and the TCP's speed are measured; distances are bounded in
+# between. Stops of a slow TCP or at a low rate, in which the TCP's speed may rise in a single tick,
+# have no more ticks than this.
 SAMPLES = np.linspace(0.0, 1.0, 16)[:, None]
-SLOW = 0.08  # [m] beyond the margin, from where an arm that comes nearer to something slows down
-CREEP = 0.02  # of the speed, kept at the margin: in proportion to the room, no arm would arrive
-CUT = 0.8  # of the speed, by which a step that was not taken lowers the next one's
+SLOW = 0.08  # [m] beyond the clearance, from where an arm that comes nearer to something slows down
+CREEP = 0.02  # share of the speed that is kept at the clearance, since no arm would arrive without
+CUT = 0.8  # share of the speed that is left after a step that was not taken
 CLEARANCE = 0.005  # [m] that is kept to anything by default
 ROUNDING = 1e-6  # [m] by which a distance may fall where an arm comes no nearer
 TCP_SHARE = 0.95  # of the TCP speed limit that is aimed at, and asked of the samples
@@ -50,7 +52,8 @@ class StopCheck(NamedTuple):
 
 
 class SafetyFilter:
-    """Velocity commands in, velocities to send out: one call a tick of 1 / rate seconds.
+    """A filter from commanded velocities to those that are sent, called once a tick of 1 / rate
+    seconds.
 
     Args:
         robot: the arm.
@@ -65,7 +68,7 @@ class SafetyFilter:
             `obstacles`, while the arm is at rest.
 
     Attributes:
-        refused: in words why the last command was not followed as it was; empty where it was.
+        refused: why the last command was not followed as it was, in words; empty where it was.
         state: position, velocity and acceleration that the arm was last told to have.
 
     Raises:
@@ -149,9 +152,9 @@ class SafetyFilter:
                 raise DeployError(
                     f"{name} must be {self.limits.n} finite numbers, got {value.tolist()}"
                 )
-        plans, held = plan_joint_stop(start, self.h, self.limits)
-        if not held.all():
-            joint = int(np.argmin(held))
+        plans, can_stop = plan_joint_stop(start, self.h, self.limits)
+        if not can_stop.all():
+            joint = int(np.argmin(can_stop))
             low = self.limits.lower[joint]
             high = self.limits.upper[joint]
             raise DeployError(
@@ -191,7 +194,7 @@ class SafetyFilter:
             raise DeployError(f"a command must have shape ({self.limits.n},), got {command.shape}")
         self.refused = "" if np.isfinite(command).all() else "the command is not finite"
         target = self._interpolate(command if not self.refused else np.zeros_like(command))
-        return self._take(steer(plans, self._scale_target(target), self.h, self.limits), plans)
+        return self._take_step(steer(plans, self._scale_target(target), self.h, self.limits), plans)
 
     def brake(self) -> np.ndarray:
         """Take a tick of the stop that the joints are on, and return the velocities (n,) to send
@@ -220,11 +223,11 @@ class SafetyFilter:
     def _scale_target(self, target: np.ndarray) -> np.ndarray:
         """Scale the target down to what nearby things and the TCP speed allow."""
         if self.tcp_speed is not None and self._J is not None:
-            fast = np.linalg.norm(self._J @ target)
-            target = target * min(1.0, TCP_SHARE**2 * self.tcp_speed / max(fast, 1e-9))
+            tcp_speed = np.linalg.norm(self._J @ target)
+            target = target * min(1.0, TCP_SHARE**2 * self.tcp_speed / max(tcp_speed, 1e-9))
         return target * self._scale
 
-    def _take(self, step: JointPlanState, plans: JointPlanState) -> np.ndarray:
+    def _take_step(self, step: JointPlanState, plans: JointPlanState) -> np.ndarray:
         """Take the step if all of its stop is clear; otherwise continue on the current plans."""
         stop = self._check_stop(step)
         if stop.J is not None:
@@ -253,14 +256,14 @@ class SafetyFilter:
         if self.tcp_speed is not None:
             jacobians = self.robot.chain.jacobian(frames)[:, :3]
             v = evaluate_plan(plans.plan, ticks, self.h).v
-            fast = (jacobians @ v[..., None])[..., 0]
-            if (fast * fast).sum(1).max() > (TCP_SHARE * self.tcp_speed) ** 2:
+            tcp_velocity = (jacobians @ v[..., None])[..., 0]
+            if (tcp_velocity * tcp_velocity).sum(1).max() > (TCP_SHARE * self.tcp_speed) ** 2:
                 return StopCheck(f"the TCP would be faster than {self.tcp_speed:g} m/s")
             J = jacobians[0]
         if self._reach is None or self.robot.capsules is None:
             return StopCheck(J=J)
         distance = self.robot.capsules.find_clearance(frames, self.obstacles, q)
-        # by which distances change at most between samples
+        # how much a distance changes at most from one sample to the next
         travelled = np.abs(q[1:] - q[:-1]) @ self._reach
         nearest = distance.min()
         least = min(nearest, (distance[:-1] + distance[1:] - travelled).min() / 2.0)

@@ -9,7 +9,7 @@ A plan ramps the acceleration to a peak in n1 ticks, holds it for n2 and ramps i
 shape of the fastest stop under a jerk limit (Kroeger & Wahl, "Online trajectory generation", IEEE
 Trans. Robotics 26(1), 2010, here for whole ticks). With a_1 .. a_N its accelerations, the stop is
 exact where h sum(a_i) = -v, which fixes the peak once the n are chosen. All of it is in closed
-form, so a plan is checked without being walked along.
+form, so a plan is checked without stepping through it.
 
 All arrays are elementwise over joints, (..., n).
 """
@@ -129,23 +129,25 @@ def _sum_positions(
 
     The sum of the sums in `_sum_velocities` is slope * i (i + 1) (i + 2) / 6.
     """
-    twice = np.add.reduce(slopes * (since * (since + 1.0) * (since + 2.0))) / 6.0
-    return plan.start.q + h * (i * plan.start.v + h * (i * (i + 1.0) / 2.0 * plan.start.a + twice))
+    added = np.add.reduce(slopes * (since * (since + 1.0) * (since + 2.0))) / 6.0
+    return plan.start.q + h * (i * plan.start.v + h * (i * (i + 1.0) / 2.0 * plan.start.a + added))
 
 
-def find_held_limits(plan: Plan, h: float, limits: Limits) -> np.ndarray:
-    """Return whether a plan keeps every limit of each joint from its start to its end; bool."""
+def is_within_limits(plan: Plan, h: float, limits: Limits) -> np.ndarray:
+    """Return whether each joint keeps within all limits from the start of its plan to the end,
+    (..., n) bool.
+    """
     q, v, a = plan.start
     step = h * limits.jerk
-    height = np.abs(plan.peak)
-    kept = np.maximum(np.abs(a), height) <= limits.acceleration
-    kept &= (np.abs(plan.peak - a) <= plan.ramp * step) & (height <= plan.release * step + TINY)
+    peak = np.abs(plan.peak)
+    kept = np.maximum(np.abs(a), peak) <= limits.acceleration
+    kept &= (np.abs(plan.peak - a) <= plan.ramp * step) & (peak <= plan.release * step + TINY)
     kept &= np.maximum(np.abs(v), _find_peak_speed(plan, h)) <= limits.velocity
     end = evaluate_positions(plan, plan.ticks, h)
-    # at most this far the other way, where the velocity turns round
-    back = h * v * plan.ramp * (v * plan.peak > 0.0)
-    kept &= np.minimum(q, end) + np.minimum(back, 0.0) >= limits.lower
-    kept &= np.maximum(q, end) + np.maximum(back, 0.0) <= limits.upper
+    # how far at most beyond start and end, where the velocity changes its sign
+    overshoot = h * v * plan.ramp * (v * plan.peak > 0.0)
+    kept &= np.minimum(q, end) + np.minimum(overshoot, 0.0) >= limits.lower
+    kept &= np.maximum(q, end) + np.maximum(overshoot, 0.0) <= limits.upper
     return kept & _is_below_curve(plan, h, limits) if limits.curve is not None else kept
 
 

@@ -6,7 +6,7 @@ import pytest
 from envs.config.env_options import EnvOptions
 from envs.evaluation import Evaluation
 from envs.evaluation.report import read_log
-from td3_robot.deploy.runtime.control_loop import Log
+from td3_robot.deploy.runtime.motion_log import Log
 from td3_robot.errors import ConfigError
 
 JOINTS = tuple(f"joint{i}" for i in range(1, 8))

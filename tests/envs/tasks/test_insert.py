@@ -11,6 +11,8 @@ import torch
 
 from envs.arm_env import ArmEnv
 from envs.controllers import insertion, make_baseline
+from envs.controllers.insert_constants import DEFAULTS
+from envs.controllers.peg_contact import Feeling, find_walls
 from envs.kinematics.rotations import from_vector, to_matrix, to_quaternion
 from envs.robots import make_robot
 from envs.simulation.engines import make_engine
@@ -185,7 +187,7 @@ def test_a_peg_in_a_tight_hole_takes_over_its_turn():
     task = make_task("insert_tight")
     assert task.radial_clearance < 0.5 * task.width * task.yaw < 0.0005
     depth = {}
-    for name, constants in (("yields", task.program), ("holds", insertion.DEFAULTS)):
+    for name, constants in (("yields", task.program), ("holds", DEFAULTS)):
         env = make_insert(name="insert_tight", num_envs=2, **EXACT)
         env.reset(0)
         hole = env.scene["hole"].clone()
@@ -217,18 +219,18 @@ def test_within_a_latency_a_peg_in_a_tight_hole_yields_by_less_than_its_play():
     deep = none + 0.01
     zero = force * 0.0
     after = none + 1.0
-    felt = insertion.Feeling(zero[:, :2], none, zero, none, force, force, after, deep, after, 0.02)
+    felt = Feeling(zero[:, :2], none, zero, none, force, force, after, deep, after, 0.02)
     twist = insertion.compute_tilted(felt, task.program)[0]
     assert 0.0 < twist[0] == -twist[1] and twist[0] * latency < play
     corner = 0.5 * math.sqrt(2.0) * task.width
     assert 0.0 < twist[3] == -twist[4] and twist[3] * latency * corner < play
-    untamed = insertion.compute_tilted(felt, insertion.DEFAULTS)[0]
+    untamed = insertion.compute_tilted(felt, DEFAULTS)[0]
     assert untamed[0] * latency > play
 
 
 def test_a_peg_is_turned_upright_only_where_two_walls_hold_it():
     """One wall, friction on the surface and a peg that has not fallen are no walls."""
-    constants = insertion.DEFAULTS
+    constants = DEFAULTS
     enough = -1.1 * constants.held * constants.lean
     deep = 1.1 * constants.fallen
     cases = [
@@ -243,8 +245,8 @@ def test_a_peg_is_turned_upright_only_where_two_walls_hold_it():
     none = torch.zeros(len(cases))
     aside = force[:, :2]
     searched = none + 1.0
-    felt = insertion.Feeling(aside, none, force, none, force, force, searched, sunk, none, 0.02)
-    assert insertion.find_walls(felt).tolist() == [held for *_, held in cases]
+    felt = Feeling(aside, none, force, none, force, force, searched, sunk, none, 0.02)
+    assert find_walls(felt).tolist() == [held for *_, held in cases]
     seconds = torch.tensor([0.0, constants.held_for, constants.held_for + 10.0])
     assert insertion.compute_turned_share(seconds).tolist() == [0.0, 0.0, 1.0]
 

@@ -12,7 +12,9 @@ import pytest
 from td3_robot.deploy import DeployError, Robot, SafetyFilter, Watchdog
 from td3_robot.deploy.adapters import FOLLOWING, connect
 from td3_robot.deploy.adapters.lerobot_arm import STEP, LeRobotArm
-from td3_robot.deploy.runtime.control_loop import Log, run_control_loop, wait_for_calm_start
+from td3_robot.deploy.runtime.calm_start import wait_for_calm_start
+from td3_robot.deploy.runtime.control_loop import run_control_loop
+from td3_robot.deploy.runtime.motion_log import Log
 
 PANDA = Robot.load("panda")
 MOTORS = (*PANDA.joints, "gripper")

@@ -13,7 +13,9 @@ import pytest
 
 from td3_robot.deploy import DeployError, Reading, Robot, SafetyFilter, Watchdog, measure_latency
 from td3_robot.deploy.runtime import control_loop
-from td3_robot.deploy.runtime.control_loop import Log, run_control_loop, wait_for_calm_start
+from td3_robot.deploy.runtime.calm_start import wait_for_calm_start
+from td3_robot.deploy.runtime.control_loop import run_control_loop
+from td3_robot.deploy.runtime.motion_log import Log
 from td3_robot.deploy.runtime.policy_worker import PolicyProcess
 
 PANDA = Robot.load("panda")

@@ -22,6 +22,7 @@ from td3_robot.deploy.arm import Reading
 from td3_robot.deploy.runtime import control_loop, latency
 from td3_robot.deploy.runtime.latency_compensation import KEPT, LatencyCompensator
 from td3_robot.deploy.runtime.latency_estimator import SPACING
+from td3_robot.deploy.runtime.motion_log import Log
 
 RATE = 20.0
 ARMS = 4
@@ -387,7 +388,7 @@ def drive_late(policy, env, monkeypatch, **known):
             "policy_rate": policy.rate,
             "speed": 1.0,
             "seconds": 3.0,
-            "log": control_loop.Log(None, bare.joints),
+            "log": Log(None, bare.joints),
         }
         end = control_loop.run_control_loop(
             arm, AtOnce(policy, arm), watch, {"goal": goal}, **how, **known

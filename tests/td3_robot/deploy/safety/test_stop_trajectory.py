@@ -16,8 +16,8 @@ from td3_robot.deploy.safety.joint_limiter import (
 from td3_robot.deploy.safety.stop_trajectory import (
     State,
     evaluate_plan,
-    find_held_limits,
     find_stopping_speed,
+    is_within_limits,
     plan_stop,
 )
 
@@ -63,7 +63,7 @@ def test_a_plan_ends_at_rest_and_its_closed_form_is_its_sum(limits):
 @pytest.mark.parametrize("limits", [*ROBOTS.values(), COARSE], ids=[*ROBOTS, "coarse"])
 def test_a_plan_that_holds_holds_at_every_tick(limits):
     plan = plan_stop(anywhere(limits, 300, np.random.default_rng(1)), H, limits)
-    good = find_held_limits(plan, H, limits)
+    good = is_within_limits(plan, H, limits)
     assert 0.3 < good.mean() < 1.0  # both kinds are there
     before = plan.start.a
     for state in walked(plan, int(plan.ticks.max())):

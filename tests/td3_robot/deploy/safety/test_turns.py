@@ -7,7 +7,7 @@ import pytest
 
 from td3_robot.deploy import DeployError, Robot, SafetyFilter, Watchdog
 from td3_robot.deploy.arm import Reading
-from td3_robot.deploy.runtime.control_loop import wait_for_calm_start
+from td3_robot.deploy.runtime.calm_start import wait_for_calm_start
 
 ROBOT = Robot.load("ur5e")  # its first joint has the limits of an endless one, +-2 pi
 
