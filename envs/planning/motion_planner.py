@@ -130,9 +130,9 @@ def _choose_paths(
     found = torch.zeros(len(q), dtype=torch.bool, device=q.device)
     rows = torch.arange(len(q), device=q.device)
     for count, stages in ((looks, STAGES[:1]), (time.shape[1], STAGES)):
-        some = (each[rows, :count] for each in (via, ends, time))
+        paths = via[rows, :count], ends[rows, :count], time[rows, :count]
         around = obstacles.select_rows(rows)
-        best[rows], found[rows] = _check_paths(world, q[rows], *some, around, looks, stages)
+        best[rows], found[rows] = _check_paths(world, q[rows], *paths, around, looks, stages)
         rows = (~found).nonzero()[:, 0]
     return best, found
 
