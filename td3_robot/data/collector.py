@@ -284,6 +284,8 @@ class Collector:
         for name, part in self._get_parts().items():
             if state.get(name) is not None:  # the run may have been without it
                 part.load_state_dict(state[name])
+        if self._expert is not None and state.get("expert") is None:
+            self._expert.leave_running_episodes()
         self._refill_until = state["refill_until"]
         lost = []
         if state["replay"] is None:
