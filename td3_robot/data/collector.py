@@ -284,16 +284,22 @@ class Collector:
         for name, part in self._get_parts().items():
             if state.get(name) is not None:  # the run may have been without it
                 part.load_state_dict(state[name])
+        if self._expert is not None and state.get("expert") is None:
+            self._expert.leave_running_episodes()
         self._refill_until = state["refill_until"]
+        lost = []
         if state["replay"] is None:
             self._refill_until = self.env_steps + _REFILL_BATCHES * self._config.replay.batch_size
+            size = self._agent.communicator.size
+            until = f"step {size * self._refill_until} of {size * self._config.steps}"
+            lost = [f"a finished run keeps no replay: until {until} a new one is only collected"]
         else:
             self.replay.load_state_dict(state["replay"])
         self.observation = self._env.load_state_dict(state["env"])
         if torch.equal(self.observation, state["observation"].to(self._env.device)):
-            return []
+            return lost
         self._begin_episodes()
-        return ["the environments cannot be restored: new episodes begin"]
+        return [*lost, "the environments cannot be restored: new episodes begin"]
 
     def _begin_episodes(self) -> None:
         """Start new episodes in everything that follows the environments' episodes."""

@@ -46,6 +46,10 @@ class ExpertActions:
             )
             self.wait = torch.where(done, wait, self.wait)
 
+    def leave_running_episodes(self) -> None:
+        """Leave the running episodes to the policy, which began them."""
+        self.active = torch.zeros_like(self.active)
+
     def state_dict(self) -> dict[str, Tensor]:
         """Return which episodes are the expert's, and the steps before it acts."""
         return {"guided": self.active, "wait": self.wait}

@@ -61,7 +61,8 @@ class Dataset:
         self._checksum = 0
         for part in data[:-1]:  # truncations are partly found from the others
             self._checksum = zlib.crc32(part.cpu().numpy().tobytes(), self._checksum)
-        agent.observe(data.state)
+        # every process has read the same rows, which count once
+        agent.observe(data.state if agent.communicator.rank == 0 else data.state[:0])
         self._batch_size = config.replay.batch_size
         self.generator = torch.Generator(device).manual_seed(derive_seed(config.seed, "batches"))
         # hindsight is for what is collected: a dataset does not say where its goals are

@@ -179,7 +179,8 @@ class Hindsight:
         if self.still == 1.0:
             return {}
         left = self._left[self._entry.view(-1)[index], index % buffer.num_envs]
-        return {"left_age": self._now - left}
+        never = len(buffer) // buffer.num_envs + 1  # older marks, of other episodes, mean nothing
+        return {"left_age": (self._now - left).clamp_max(never)}
 
     def load_state_dict(self, buffer: ReplayBuffer, state: dict, index: Tensor) -> None:
         """Restore the state of any reader, whose newest rows are now at `index`, oldest first."""

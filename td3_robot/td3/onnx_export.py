@@ -112,12 +112,9 @@ def describe_origin(checkpoint: Path, network: str) -> dict:
         network: name of that network's file.
     """
     from td3_robot.checkpoint.provenance import find_commit, iter_versions
+    from td3_robot.checkpoint.store import find_files
 
-    file = (
-        checkpoint / network
-        if checkpoint.is_dir()
-        else checkpoint.with_name(checkpoint.name + network)
-    )
+    file = find_files(checkpoint)[network]
     names = ("td3-robot", "torch", "onnx", "numpy")
     return {
         "checkpoint": {

@@ -332,6 +332,19 @@ def test_new_episodes_after_a_resume_are_led_or_not_anew(collect, forgetful):
     assert (first._expert.wait < 4).any() and (second._expert.wait >= 0).all()
 
 
+def test_an_expert_that_comes_with_a_resume_leads_from_the_next_episodes_on(collect):
+    """Those that run were begun without it, and its share may be zero by now."""
+    leading = ExplorationConfig(start_steps=0, noise=0.0, expert="half", expert_share=1.0)
+    first = collect(3, exploration=ExplorationConfig(start_steps=0, noise=0.0))
+    second = collect(0, expert=half, exploration=leading)
+    second.load_state_dict(first.state_dict(with_replay=True))
+    for _ in range(7):  # an episode has 7 steps at most
+        second.collect(0.0)
+    state, action = stored(second, 10)
+    begun_since = (state[3:, :, 2] == 0).cumsum(0) > 0
+    assert begun_since[-1].all() and torch.equal((action[3:] == 0.5).all(2), begun_since)
+
+
 def test_episodes_of_the_expert_are_not_in_the_training_return(collect):
     """With the expert in all episodes there is no figure of the policy's; without one there is."""
     leading = ExplorationConfig(start_steps=0, expert="half", expert_share=1.0, expert_until=1.0)

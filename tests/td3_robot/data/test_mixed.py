@@ -14,6 +14,7 @@ from td3_robot.data.dataset_file import collect, save_dataset
 from td3_robot.data.mixed import OfflineOnlineSource, make_source
 from td3_robot.data.offline import Dataset
 from td3_robot.errors import ConfigError
+from td3_robot.utils.communicator import Communicator
 
 RECORDED = 90  # transitions, each with its number above 1,000 as reward
 
@@ -80,6 +81,26 @@ def test_both_parts_have_n_step_returns_and_count_into_the_statistics(make):
         batch.discount[:32, 0].tolist()
     ) >= {0.125}
     assert agent.normalizer.moments.count == RECORDED + 4 * 30
+
+
+def test_processes_that_train_together_count_the_recorded_observations_once(point_env, dataset):
+    told = []
+
+    class OneOfTwo(Communicator):
+        size = 2
+
+        def all_gather(self, row):
+            told.append(row[0])
+            return row[None]
+
+    td3 = TD3Config(hidden=(8,), normalize_observations=True)
+    config = Config(num_envs=4, td3=td3, replay=ReplayConfig(200, 64, dataset=dataset))
+    for rank in range(OneOfTwo.size):
+        communicator = OneOfTwo()
+        communicator.rank = rank
+        agent = TD3(3, 2, config=td3, communicator=communicator)
+        make_source(agent, point_env(4, 0), config)
+    assert sum(told) == RECORDED
 
 
 def test_what_was_interrupted_goes_on_to_the_bit(make):

@@ -2,6 +2,7 @@
 them.
 """
 
+import hashlib
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import torch
 
 from td3_robot import TD3
 from td3_robot.checkpoint import provenance
+from td3_robot.deploy.policy import find_changed_origin
 from td3_robot.networks import linear
 from td3_robot.networks.torch_internals import load_onednn_linear
 from td3_robot.td3.onnx_export import describe_origin
@@ -82,3 +84,15 @@ def test_the_origin_is_told_without_an_installed_distribution(monkeypatch):
     origin = describe_origin(Path(__file__).parents[3] / "checkpoints/run1", "actor")
     assert origin["versions"].keys() == {"python", "torch", "onnx", "numpy"}
     assert len(origin["checkpoint"]["actor_sha256"]) == 64
+
+
+def test_the_origin_is_the_network_that_is_read_where_a_save_was_cut_short(tmp_path):
+    """The newest files are still in `.commit`, from where the next save moves them."""
+    folder = tmp_path / "run"
+    trained().save(folder)
+    trained(init="orthogonal").save(tmp_path / "newer")
+    (tmp_path / "newer").rename(folder / ".commit")
+    expected = hashlib.sha256((folder / ".commit" / "actor").read_bytes()).hexdigest()
+    origin = describe_origin(folder, "actor")["checkpoint"]
+    assert origin["actor_sha256"] == expected
+    assert find_changed_origin(origin, folder) is None
