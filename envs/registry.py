@@ -127,7 +127,10 @@ def _choose_disturbances(
         # Other libraries try keywords, and look for Python's own words to leave one out again.
         raise KeywordError(f"unexpected keyword argument {name!r}: {choices}")
     if randomize == NOTHING:
-        return replace(disturbances or Disturbances(), **named) if named else disturbances
+        given = replace(disturbances or Disturbances(), **named) if named else disturbances
+        if given is not None:  # what options cannot have together, keywords cannot have either
+            EnvOptions(engine=engine, servo_lag=given.servo_lag)
+        return given
     if disturbances is not None:
         raise ConfigError("randomize and disturbances exclude each other: give one of them")
     return combine_disturbances(EnvOptions(engine=engine, randomize=randomize, **named))

@@ -21,6 +21,7 @@ Numbers = tuple[float, ...]
 TABLE = "table"  # names of what touches besides bodies
 ROBOT = "robot"  # the arm with all that it carries
 HAND = "hand"  # the gripper with all that it carries
+WORLD = "world"  # MuJoCo's own body
 FIXED = "fixed"  # kinds of motion
 PLACED = "placed"
 HELD = "held"
@@ -117,17 +118,21 @@ class BodyJoint:
     def __post_init__(self):
         if self.kind not in (HINGE, SLIDE):
             raise unknown("kind of joint", self.kind, (HINGE, SLIDE))
-        if len(self.axis) != 3 or len(self.anchor) != 3 or not any(self.axis):
+        finite = all(map(math.isfinite, (*self.axis, *self.anchor)))
+        if len(self.axis) != 3 or len(self.anchor) != 3 or not finite or not any(self.axis):
             raise ConfigError(
-                f"a {self.kind} needs three numbers of its axis, not all zero, and of its anchor, "
-                f"got {list(self.axis)} and {list(self.anchor)}"
+                f"a {self.kind} needs three finite numbers of its axis, not all zero, and of its "
+                f"anchor, got {list(self.axis)} and {list(self.anchor)}"
             )
-        if not self.limits[0] < self.limits[1]:
-            raise ConfigError(f"limits of a {self.kind}: the lower first, got {list(self.limits)}")
+        if len(self.limits) != 2 or not self.limits[0] < self.limits[1]:
+            raise ConfigError(
+                f"limits of a {self.kind}: two, the lower first, got {list(self.limits)}"
+            )
         for name in ("friction", "damping"):
-            if not getattr(self, name) >= 0.0:
+            if not 0.0 <= getattr(self, name) < math.inf:
                 raise ConfigError(
-                    f"{name} of a {self.kind} must not be negative, got {getattr(self, name)!r}"
+                    f"{name} of a {self.kind} must be from 0 to below infinity, "
+                    f"got {getattr(self, name)!r}"
                 )
 
 
@@ -168,10 +173,10 @@ class Body:
     def __post_init__(self):
         if self.motion not in MOTIONS:
             raise unknown(f"motion of body {self.name!r}", self.motion, MOTIONS)
-        if self.name in (TABLE, ROBOT, HAND) or not self.geoms:
+        if self.name in ("", TABLE, ROBOT, HAND, WORLD) or not self.geoms:
             raise ConfigError(
                 f"body {self.name!r} needs at least one geom and a name of its own, "
-                f"not {TABLE}, {ROBOT} or {HAND}"
+                f"not {TABLE}, {ROBOT}, {HAND} or {WORLD}"
             )
         if not 0 < self.mass < math.inf:
             raise ConfigError(

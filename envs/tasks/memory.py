@@ -1,8 +1,11 @@
 """Compact storage of moments, so that hindsight can observe and reward them under other goals."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
+from envs.simulation.calibration import measured_tcp
 from envs.simulation.engine import SimState
 from envs.world import Moment, Scene, World, make_moment
 
@@ -21,6 +24,7 @@ class Memory:
 
     def __init__(self, world: World, example: Moment, keys: tuple[str, ...]):
         self._world = world
+        keys += ("tcp_offset",) if "tcp_offset" in example.scene else ()  # see `measured_tcp`
         self._parts = {
             name: (example.scene[name].shape[1:], example.scene[name].dtype) for name in keys
         }
@@ -44,4 +48,5 @@ class Memory:
             for (name, (shape, dtype)), part in zip(self._parts.items(), parts)
         }
         steps = torch.zeros(len(rows), dtype=torch.long, device=rows.device)
-        return make_moment(self._world, SimState(q, qd, gripper[:, 0]), scene, steps)
+        moment = make_moment(self._world, SimState(q, qd, gripper[:, 0]), scene, steps)
+        return replace(moment, T_be=measured_tcp(moment.T_be, scene))

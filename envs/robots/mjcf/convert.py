@@ -23,6 +23,8 @@ from envs.robots.urdf.tree import Inertial, Joint, Link, Mimic, Pose, Tree, make
 _HINGE = 3  # mjtJoint
 _JOINT_EQUALITY = 2  # mjtEq
 _AT_ANCHOR = 1e-12  # [m] what is nearer counts as the same place
+# Between two joints of a body there is nothing; a gram stands for it, as less is taken for unknown.
+_NOTHING = Inertial(1e-3, (0.0, 0.0, 0.0), ((1e-8, 0.0, 0.0), (0.0, 1e-8, 0.0), (0.0, 0.0, 1e-8)))
 
 
 def convert_model(file: CompiledFile, names: Names, root: int, bodies: list[int]) -> Tree:
@@ -98,12 +100,13 @@ def _read_joints(
     joints = []
     for index in range(first, first + count):
         anchor = np.eye(4)
-        anchor[:3, 3] = model.jnt_pos[index]
+        if model.jnt_type[index] == _HINGE:  # it does not matter where a slide is
+            anchor[:3, 3] = model.jnt_pos[index]
         last = index == first + count - 1
         centred = last and np.linalg.norm(anchor[:3, 3]) < _AT_ANCHOR
         end = child if centred else f"{names.joints[index]}:moved"  # the link that the joint moves
         if not centred:
-            links.append(Link(end))
+            links.append(Link(end, inertial=None if last else _NOTHING))
         joint = _read_joint(model, names, index, parent, end)
         start = float(model.qpos0[model.jnt_qposadr[index]])
         rest = compute_motion(joint.axis, -start, joint.kind == "prismatic")

@@ -11,6 +11,7 @@ import numpy as np
 
 from envs.robots import Robot
 from envs.robots.followers import is_moved
+from envs.robots.urdf.rtb_model import find_file_name
 from td3_robot.errors import ConfigError
 
 # A link without a known inertia is estimated as a solid cylinder from its joint to the next.
@@ -71,7 +72,8 @@ def weigh(robot: Robot) -> Weights:
             mass = f"a mass that is not positive, {known[light[0]][0]:g} kg"
             raise ConfigError(f"{robot.owner}: link {light[0]!r} has {mass}")
         mass = sum(row[0] for row in known.values())
-        if mass < LIGHTEST and not (carrier.name in known and _is_connector(body, links)):
+        moved = find_file_name(carrier)
+        if mass < LIGHTEST and not (moved in known and _is_connector(body, links)):
             rows[carrier.name] = _estimate(robot, body, links)
             estimated.append(carrier.name)
         elif len(whole) == len(known):
@@ -81,7 +83,7 @@ def weigh(robot: Robot) -> Weights:
             row = merge_inertias([(poses[name], row) for name, row in known.items()])
             rows[carrier.name] = mend_inertia(row)
             if not np.allclose(rows[carrier.name][4:], row[4:], _ROUNDING, 0.0):
-                mended.append(carrier.name)
+                mended.append(moved)
     return Weights(rows, tuple(estimated), tuple(mended))
 
 

@@ -145,5 +145,7 @@ class VariedModels:
         model.geom_size[geom] = side / 2.0
         model.geom_rbound[geom] = np.sqrt(3.0) * side / 2.0
         model.geom_aabb[geom, 3:] = side / 2.0
+        # what a body of several geoms goes by before it looks at the cube itself
+        model.bvh_aabb[model.body_bvhadr[body], 3:] = side / 2.0
         model.body_mass[body] = mass
         model.body_inertia[body] = mass * side**2 / 6.0

@@ -83,6 +83,9 @@ def test_what_is_missing_is_said_in_one_line(monkeypatch):
 def test_what_excludes_each_other_is_refused():
     with pytest.raises(ConfigError, match="engine mujoco and servo_lag exclude each other"):
         EnvOptions(engine="mujoco", servo_lag=0.02)
+    for given in ({"servo_lag": 0.02}, {"disturbances": Disturbances(servo_lag=0.02)}):
+        with pytest.raises(ConfigError, match="engine mujoco and servo_lag exclude each other"):
+            make("panda", "reach", engine="mujoco", **given)
     with pytest.raises(ConfigError, match="env and engine exclude each other"):
         EnvOptions(env="Hopper-v5", engine="mujoco")
 

@@ -134,6 +134,34 @@ def test_the_engine_has_the_plant_of_the_file(write):
     assert robot.physics.torque is None  # joint b has none
 
 
+@pytest.mark.parametrize("anchor", ["0 0 0", "0 .02 .2"])
+@pytest.mark.parametrize("kind", ["hinge", "slide"])
+def test_a_body_of_two_joints_is_one_body_not_two(write, kind, anchor, capsys):
+    """But for a gram between them."""
+    from envs.simulation.mujoco import read_contacts
+    from envs.simulation.mujoco.model import build
+
+    second = f'<joint name="d" type="{kind}" axis=".6 0 .8" pos="{anchor}" range="-1 1"/>'
+    path = write(swap=('<geom type="cylinder"', second + '<geom type="cylinder"'))
+    robot = envs.make_robot(path, velocity=(2.0,))
+    physics = build(robot, read_contacts(), 0.05)
+    assert "no inertia" not in capsys.readouterr().err
+    theirs = mujoco.MjModel.from_xml_path(path)
+    weight = theirs.body_mass.sum() - theirs.body("foot").mass[0]
+    ours = physics.model.body_mass.sum() - physics.model.body("robot/foot").mass[0]
+    assert ours == pytest.approx(weight, abs=2e-3)
+    for q in np.random.default_rng(0).uniform(*robot.qlim, (5, 4)):
+        matrices = []
+        for model, indices in ((theirs, [0, 1, 2, 3]), (physics.model, physics.q)):
+            data = mujoco.MjData(model)
+            data.qpos[indices] = q
+            mujoco.mj_forward(model, data)
+            matrices.append(np.zeros((4, 4)))
+            for column in range(4):
+                mujoco.mj_mulM(model, data, matrices[-1][column], np.eye(4)[column])
+        assert np.abs(matrices[0] - matrices[1]).max() < 2e-3
+
+
 @pytest.mark.parametrize(
     ("actuator", "torque"),
     [

@@ -108,3 +108,20 @@ def test_joint_positions_for_a_goal_are_those_of_the_goal_that_is_seen():
     assert there.float().mean() > 0.8  # a goal at the edge may be seen out of reach
     turned = rotation_error(T_be[:, :3, :3], to_matrix(seen[:, 3:]))[there]
     assert turned.abs().max() < 2e-3
+
+
+@pytest.mark.parametrize("task", ["reach", "reach_pose", "track", "pick_place"])
+def test_what_is_remembered_of_a_wrong_tcp_is_observed_and_pays_as_it_did(task):
+    """Hindsight goes by the TCP that was measured, not by the true one."""
+    env = envs.make("panda", task, 3, seed=1, disturbances=Disturbances(tcp_offset=0.01))
+    env.rewards_observed = True
+    observation = env.reset(1)
+    for action in torch.rand(5, 3, env.a_dim, generator=torch.Generator().manual_seed(2)) * 2 - 1:
+        before = env.memory()
+        assert_close(env.observe(before), observation, rtol=1e-4, atol=1e-5)
+        step = env.step(action)
+        goal = step.next_observation[:, env.layout["goal"]]
+        again = env.relabel(before, action, env.memory(arrived=True), goal)
+        for mine, given in zip(again, (observation, step.next_observation, step.reward)):
+            assert_close(mine, given, rtol=1e-4, atol=1e-5)
+        observation = step.observation

@@ -193,14 +193,21 @@ def test_a_tool_of_more_than_a_gram_is_its_links_weight(tmp_path, capsys):
     assert model.body_mass.sum() == pytest.approx(2.4)
 
 
-def test_a_link_between_two_axes_of_one_joint_may_weigh_next_to_nothing(tmp_path, capsys):
+@pytest.mark.parametrize("axis", ["0 0 1", "0 0.6 0.8"])
+def test_a_link_between_two_axes_of_one_joint_may_weigh_next_to_nothing(axis, tmp_path, capsys):
     light = INERTIAL.format("0 0 0", 1e-6, 0, 0, 0)
-    model = compile_model(write_arm(tmp_path, elbow=0.0, upper=light, fore=SOUND))
+
+    def weigh_upper(elbow):
+        write_arm(tmp_path, elbow=elbow, upper=light, fore=SOUND)
+        path = tmp_path / "arm.urdf"
+        path.write_text(path.read_text().replace('<axis xyz="0 0 1"/>', f'<axis xyz="{axis}"/>'))
+        body = "robot/upper" if axis == "0 0 1" else "robot/shoulder:axis"
+        return compile_model(make_robot(str(path))).body(body).mass[0]
+
+    assert weigh_upper(0.0) == 1e-6
     assert "no inertia" not in (said := capsys.readouterr().err)
     assert "no rigid body has the inertia of upper" in said
-    assert model.body("robot/upper").mass[0] == 1e-6
-    longer = compile_model(write_arm(tmp_path, elbow=0.35, upper=light, fore=SOUND))
-    assert longer.body("robot/upper").mass[0] == pytest.approx(12.0 * 0.35)
+    assert weigh_upper(0.35) == pytest.approx(12.0 * 0.35)
 
 
 @pytest.mark.parametrize(

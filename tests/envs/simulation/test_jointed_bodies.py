@@ -164,9 +164,15 @@ def test_wrong_joints_are_refused_by_name():
     assert "kind of joint 'ball'" in get_refusal(BodyJoint, "ball")
     assert "not all zero" in get_refusal(BodyJoint, "hinge", (0.0, 0.0, 0.0))
     assert "the lower first" in get_refusal(BodyJoint, "slide", limits=(1.0, 0.0))
-    assert "friction of a slide must not be negative" in get_refusal(
-        BodyJoint, "slide", friction=-1.0
-    )
+    assert "two, the lower first" in get_refusal(BodyJoint, "hinge", limits=(0.0, 1.0, 2.0))
+    for wrong in (-1.0, math.nan, math.inf):
+        assert "friction of a slide must be from 0 to below infinity" in get_refusal(
+            BodyJoint, "slide", friction=wrong
+        )
+    for wrong in ((math.nan, 0.0, 1.0), (math.inf, 0.0, 0.0)):
+        needs = "a hinge needs three finite numbers of its axis"
+        assert needs in get_refusal(BodyJoint, "hinge", wrong)
+        assert needs in get_refusal(BodyJoint, "hinge", anchor=wrong)
     assert "need each other" in get_refusal(Body, "door", box, "jointed")
     assert "need each other" in get_refusal(Body, "door", box, "free", joint=hinge)
     assert "the anchor of a jointed body alone can vary" in get_refusal(

@@ -153,6 +153,12 @@ def test_what_no_body_has_is_refused_in_one_line(make, words):
     assert words in get_refusal(make)
 
 
+@pytest.mark.parametrize("name", ["world", "table", ""])
+def test_a_body_is_not_called_like_what_is_there(name):
+    words = "needs at least one geom and a name of its own, not table, robot, hand or world"
+    assert get_refusal(Body, name, BALL, "free") == f"body {name!r} {words}"
+
+
 def test_a_body_is_not_called_like_a_cube():
     needs = PhysicsSpec((Body("object", BALL, "free"),))
     message = get_refusal(MujocoEngine, make_robot("panda"), DT, 0.04, needs=needs)

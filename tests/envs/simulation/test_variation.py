@@ -21,7 +21,7 @@ from envs.simulation.randomization import (
     read_randomization,
 )
 from envs.simulation.variation import Variation
-from td3_robot.errors import ConfigError
+from td3_robot.errors import ConfigError, not_none
 
 G = 9.81
 
@@ -121,6 +121,33 @@ def test_a_hand_that_weighs_nothing_moves_and_sags_by_its_payload_alone(payload,
 def test_a_cube_lies_on_the_table_by_its_own_size(panda_lab, side):
     *_, scene = world(panda_lab, cube_side=side)(10)
     assert scene["object"][0, 2].item() == pytest.approx(side / 2, abs=1e-4)
+
+
+def test_a_large_cube_touches_the_arm_s_links_as_a_model_of_its_size_does(panda_lab):
+    varied = Variation(cube_side=(0.06, 0.06))
+    drawn = varied.draw(1, torch.Generator()).double().numpy()
+    small = MujocoEngine(panda_lab.robot, panda_lab.model.dt, 0.04, variation=varied)
+    large = MujocoEngine(panda_lab.robot, panda_lab.model.dt, 0.06).physics
+    model = not_none(small._varied).prepare_worlds(drawn, np.empty((1, 0))).models[0]
+    data = [mujoco.MjData(each) for each in (model, large.model)]
+    random = np.random.default_rng(0)
+    cube = slice(large.cubes["object"], None)
+    for its in data:
+        its.qpos[large.q] = panda_lab.robot.home
+        mujoco.mj_kinematics(large.model, its)
+    touches = []
+    for geom in random.integers(large.model.ngeom, size=8000):
+        place = data[1].geom_xpos[geom] + random.normal(size=3) * 0.06
+        turn = random.normal(size=4)
+        turn /= np.linalg.norm(turn)
+        for each, its in zip((model, large.model), data):
+            its.qpos[cube] = (*place, *turn)
+            mujoco.mj_kinematics(each, its)
+            mujoco.mj_comPos(each, its)
+            mujoco.mj_collision(each, its)
+        touches.append([its.ncon for its in data])
+    mine, expected = zip(*touches)
+    assert mine == expected and sum(expected) > 1000
 
 
 @pytest.mark.parametrize("factor", (0.5, 1.5))
