@@ -80,3 +80,5 @@ def test_what_asks_for_figures(changes, measures):
 def test_the_command_for_figures_has_no_words_of_the_page():
     words = "--checkpoint run1 --swift --port 5 --grid=4 --no_browser --camera side --seed 3"
     assert leave_out_view(words.split()) == ["--checkpoint", "run1", "--seed", "3"]
+    words = "--swift true --checkpoint run1 --no-browser=true --guard true --no-browser false"
+    assert leave_out_view(words.split()) == ["--checkpoint", "run1", "--guard", "true"]

@@ -221,9 +221,9 @@ class Evaluation:
         return draw_round_seeds(self.env, self.episodes, self.seed)[number], row
 
     def make_dataset_env(self, transitions: int) -> Any:
-        """Make an environment to record that many transitions in, with whole episodes per arm."""
-        horizon = self.env.task.horizon if self.options.env is None else 1
-        num_envs = max(1, min(self._num_envs, transitions // horizon))
+        """Make an environment to record that many transitions in, with whole episodes per copy."""
+        longest = self.env.horizon or transitions
+        num_envs = max(1, min(self._num_envs, transitions // longest))
         return self._make_env(self.options.guard, num_envs)
 
     def compare_with_random(self) -> dict[str, Rollout]:

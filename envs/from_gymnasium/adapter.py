@@ -63,6 +63,7 @@ class GymnasiumEnv:
     Attributes:
         no_goals: why its goals cannot be replaced in hindsight; "" if it has no goals.
         notes: sentences that whoever trains in it should read.
+        horizon: steps of the longest episode; None if it is not known.
 
     Raises:
         ConfigError: spaces or an autoreset mode that are not supported.
@@ -71,6 +72,7 @@ class GymnasiumEnv:
 
     no_goals = ""
     notes: Sequence[str] = ()
+    horizon: int | None = None
 
     def __init__(
         self,

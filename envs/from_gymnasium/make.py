@@ -92,10 +92,12 @@ def make_gymnasium(
     )
     rules = _find_goal_rules(env_id) if is_goal_space(copies.single_observation_space) else ""
     if isinstance(rules, GoalRules):
-        return GoalGymnasiumEnv(copies, rules, device, seed, env_id, restorable=True)
-    env = GymnasiumEnv(copies, device, seed, env_id, restorable=True)
-    env.no_goals = rules
-    env.notes = describe_pictures(env_id, copies.get_attr("pictures")[0])
+        env = GoalGymnasiumEnv(copies, rules, device, seed, env_id, restorable=True)
+    else:
+        env = GymnasiumEnv(copies, device, seed, env_id, restorable=True)
+        env.no_goals = rules
+        env.notes = describe_pictures(env_id, copies.get_attr("pictures")[0])
+    env.horizon = time_limit or gym.spec(env_id.rpartition(":")[2]).max_episode_steps
     return env
 
 

@@ -85,7 +85,11 @@ def make_env_spec(options: EnvOptions) -> EnvSpec:
     Whoever makes the environment has to import this module first.
     """
     if options.env is not None:
-        return copy.deepcopy(gym.spec(options.env))
+        spec = copy.deepcopy(gym.spec(options.env.rpartition(":")[2]))  # its module is imported
+        spec.max_episode_steps = options.time_limit or spec.max_episode_steps
+        if isinstance(made_by := spec.entry_point, type):  # which no file could hold
+            spec.entry_point = f"{made_by.__module__}:{made_by.__qualname__}"
+        return spec
     spec = copy.deepcopy(gym.spec(make_env_id("", options.task)))
     plain = {name: getattr(EnvOptions, name) for name in _NAMED}
     values = {name: getattr(options, name) for name in _NAMED} | options.disturbances

@@ -49,7 +49,7 @@ class Display(Callback):
         self._unit = unit
         self._cleanup = contextlib.ExitStack()
         self._stage: Stage | None = None
-        self._headed = False
+        self._headed: list[str] = []  # the headings above the newest line
 
     def on_step(self, run: Run) -> None:
         """Move the progress bar, which the first step opens."""
@@ -62,10 +62,11 @@ class Display(Callback):
         """Print one line."""
         metrics = fill_scores(metrics)
         columns = [column for column in self._COLUMNS if column[1] in metrics]
-        if not self._headed:
-            self._headed = True
+        names = [name for name, _, _ in columns]
+        if names != self._headed:  # at first, and once success is known, which may come later
+            self._headed = names
             widths = [len(pattern.format(0.0)) for _, _, pattern in columns]
-            print_line(" ".join(name.rjust(width) for (name, _, _), width in zip(columns, widths)))
+            print_line(" ".join(name.rjust(width) for name, width in zip(names, widths)))
         print_line(" ".join(format_cell(pattern, metrics[name]) for _, name, pattern in columns))
         if self._stage is not None:
             self._stage.note = format_score(metrics)

@@ -117,13 +117,14 @@ def leave_out_view(argv: list[str]) -> list[str]:
     """Return the words of a command line without the switches of the browser view."""
     view = {"--swift", "--no-browser", "--no_browser"}
     pairs = ("--port", "--grid", "--camera")
-    words = iter(argv)
+    words = list(argv)
     kept = []
-    for word in words:
+    while words:
+        word = words.pop(0)
         name = word.partition("=")[0]
-        if name in pairs and "=" not in word:
-            next(words, None)
-        elif name not in (*view, *pairs):
+        if name in pairs or (name in view and words[:1] in (["true"], ["false"])):
+            words = words if "=" in word else words[1:]
+        elif name not in view:
             kept.append(word)
     return kept
 

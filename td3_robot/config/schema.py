@@ -9,6 +9,7 @@ import re
 import reprlib
 import types
 import typing
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -239,7 +240,9 @@ class Schema:
             content = read_mapping(path)
             if not whole:
                 known = {name.split(".")[0] for name in self.names}
-                content = {key: value for key, value in content.items() if key in known}
+                content = {
+                    key: value for key, value in content.items() if str(key).split(".")[0] in known
+                }
             return self.check_all(content, old)
         except ConfigError as error:
             raise ConfigError(f"{str(path)!r}: {error}") from error
@@ -250,7 +253,11 @@ class Schema:
         Raises:
             ConfigError: an option is unknown or given under two names, or a value is wrong.
         """
-        return self._check_pairs(self._flatten(content), old)
+        pairs = list(self._flatten(content))
+        counts = Counter(name for name, _ in pairs)
+        for name in (name for name, count in counts.items() if count > 1):
+            raise ConfigError(f"{name} is there twice, nested and with dots; remove one")
+        return self._check_pairs(pairs, old)
 
     def _flatten(self, content: dict, prefix: str = "") -> Iterator[tuple[str, object]]:
         """Yield pairs of name and value of a nested mapping."""

@@ -172,7 +172,8 @@ def write_arrays(path: Path, arrays: dict[str, np.ndarray], spec: "EnvSpec | Non
         path: folder of the dataset, which must not exist; its id is its name, or its path below
             Minari's own folder.
         arrays: all of them, `next_observations` and `timeouts` too.
-        spec: the environment that `MinariDataset.recover_environment` makes.
+        spec: the environment that `MinariDataset.recover_environment` makes; left out where no
+            file can hold it.
 
     Raises:
         ConfigError: it cannot be written.
@@ -193,7 +194,7 @@ def write_arrays(path: Path, arrays: dict[str, np.ndarray], spec: "EnvSpec | Non
             new / "data",
             spaces.Box(-np.inf, np.inf, (o_dim,), np.float32),
             spaces.Box(-1.0, 1.0, (a_dim,), np.float32),
-            spec,
+            spec if _is_writable(spec) else None,
         )
         storage.update_metadata({"dataset_id": _make_id(path), "minari_version": __version__})
         storage.update_episodes(
@@ -204,6 +205,14 @@ def write_arrays(path: Path, arrays: dict[str, np.ndarray], spec: "EnvSpec | Non
         raise ConfigError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
     finally:
         shutil.rmtree(new, ignore_errors=True)
+
+
+def _is_writable(spec: "EnvSpec | None") -> bool:
+    """Return whether a file can hold a specification: one of functions or objects it cannot."""
+    try:
+        return spec is not None and bool(spec.to_json())
+    except (TypeError, ValueError):
+        return False
 
 
 def _make_id(path: Path) -> str:

@@ -4,7 +4,7 @@ import csv
 import io
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -93,15 +93,15 @@ def read_result(folder: Path, trial: Trial, space: SearchSpace) -> Result | None
     known = (summary or {}).get(metric)
     last = fill_scores(rows[-1]) if rows else {}
     value = last.get(metric, math.nan) if known is None else known
-    return Result(trial, read_options(run, trial, space), state, steps, value)
+    return Result(trial, read_options(run, trial, space.varied), state, steps, value)
 
 
-def read_options(run: Path, trial: Trial, space: SearchSpace) -> dict[str, Any]:
-    """Return the varied options of a trial, from its configuration file if it has one."""
+def read_options(run: Path, trial: Trial, names: Iterable[str]) -> dict[str, Any]:
+    """Return the named options of a trial, from its configuration file if it has one."""
     if not (run / CONFIG_NAME).exists():
-        return {name: trial.options[name] for name in space.varied}
+        return {name: trial.options[name] for name in names}
     content = read_mapping(run / CONFIG_NAME)
-    return {name: _get_option(content, name) for name in space.varied}
+    return {name: _get_option(content, name) for name in names}
 
 
 def _get_option(content: dict, name: str) -> Any:
@@ -164,9 +164,12 @@ def write_best(folder: Path, best: Setting, space: SearchSpace) -> None:
     Raises:
         ConfigError: the file cannot be written.
     """
+    trial = best.results[0].trial
+    names = [name for name in space.fixed if name not in _ON_COMMAND_LINE]
+    # a plan may have a list as text, which a file of options has not
+    fixed = read_options(folder / trial.name, trial, names)
     content: dict[str, Any] = {}
-    for name, value in {**space.fixed, **best.options}.items():
-        if name not in _ON_COMMAND_LINE:
-            *parts, last = name.split(".")
-            reduce(lambda part, key: part.setdefault(key, {}), parts, content)[last] = value
+    for name, value in {**fixed, **best.options}.items():
+        *parts, last = name.split(".")
+        reduce(lambda part, key: part.setdefault(key, {}), parts, content)[last] = value
     write_yaml(content, folder / BEST)

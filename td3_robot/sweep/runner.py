@@ -174,7 +174,7 @@ def _train(space: SearchSpace, total: int, folder: Path, script: Path) -> int:
 
 def _update_trial(folder: Path, trial: Trial, space: SearchSpace) -> Trial:
     """Return a trial with its current options, which pbt may have changed."""
-    return Trial(trial.name, trial.options | read_options(folder / trial.name, trial, space))
+    return Trial(trial.name, trial.options | read_options(folder / trial.name, trial, space.varied))
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import stable_baselines3
 import torch
+from gymnasium.envs.classic_control import PendulumEnv
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 from stable_baselines3.common.env_checker import check_env as check_env_for_sb3
@@ -389,7 +390,18 @@ def test_a_specification_of_options_makes_their_environment_after_a_file_has_hel
     observation, reward, *_ = made.step(action)
     step = own.step(torch.from_numpy(action)[None])
     assert np.array_equal(observation, step.next_observation[0]) and reward == step.reward.item()
-    assert make_env_spec(EnvOptions(env="Pendulum-v1")).id == "Pendulum-v1"
+
+
+def test_a_specification_of_an_environment_of_others_makes_it_as_it_was_trained(monkeypatch):
+    """Its module is named before its id, its class is no text, and its limit may be another."""
+    monkeypatch.setattr(gym.envs.registration, "registry", gym.registry.copy())
+    assert make_env_spec(EnvOptions(env="Pendulum-v1")).max_episode_steps == 200
+    gym.register("Mine-v0", PendulumEnv, max_episode_steps=5)
+    written = make_env_spec(EnvOptions(env="tests.support:Mine-v0", time_limit=3)).to_json()
+    made = gym.make(gym.envs.registration.EnvSpec.from_json(written))
+    made.reset(seed=0)
+    ends = [made.step(np.zeros(1, np.float32))[3] for _ in range(3)]
+    assert isinstance(made.unwrapped, PendulumEnv) and ends == [False, False, True]
 
 
 @pytest.mark.parametrize("kind", ["", "goal"])

@@ -8,6 +8,7 @@ import torch
 
 from envs.config.env_options import EnvOptions
 from envs.evaluation import Evaluation
+from td3_robot.data.dataset_file import collect
 from td3_robot.errors import ConfigError
 
 
@@ -103,6 +104,17 @@ def test_one_episode_of_an_environment_of_others_is_the_one_it_was_among_all():
     every = play()
     found = (min(alone), max(alone), sum(alone) / 3)
     assert found == pytest.approx((every["min"], every["max"], every["mean"]), rel=1e-6)
+
+
+@pytest.mark.parametrize("limit, copies", [(None, 2), (100, 4), (300, 1), (900, 1)])
+def test_a_dataset_of_an_environment_of_others_has_whole_episodes(limit, copies):
+    """Pendulum ends after 200 steps, unless it is told otherwise."""
+    evaluation = Evaluation(EnvOptions(env="Pendulum-v1", time_limit=limit), 10)
+    env = evaluation.make_dataset_env(400)
+    played = collect(lambda observation: observation[:, 2:], env, 400, seed=0)
+    ends = set(played.truncated.nonzero()[:, 0].tolist())
+    whole = set(range((limit or 200) - 1, 400, limit or 200))
+    assert env.num_envs == copies and ends == whole | {399}
 
 
 @pytest.mark.parametrize(

@@ -199,6 +199,10 @@ def test_a_wrong_command_line_is_one_line(line, message):
         ("1: 2\n", "'bad.yaml': unknown option '1'"),
         ("seed: 1\nnum_envs: 2\nseed: 3\n", "'bad.yaml': line 3: 'seed' is there twice"),
         ("td3:\n  tau: 1\n  tau: 1\n", "'bad.yaml': line 3: 'tau' is there twice"),
+        (
+            "td3:\n  tau: 1\ntd3.tau: 1\n",
+            "'bad.yaml': td3.tau is there twice, nested and with dots",
+        ),
         ("td3: 5\n", "'bad.yaml': td3 must be a mapping of options to values, got 5"),
         ("td3:\n", "'bad.yaml': td3 must be a mapping of options to values, got null"),
         ("- robot\n", "'bad.yaml': must be a mapping of options to values, got ['robot']"),
@@ -441,3 +445,12 @@ def test_the_learner_reads_its_half_of_a_file_and_no_more():
     save_config(Config(seed=7), "config.yaml", EnvOptions(robot="ur5e"))
     assert load_config("config.yaml") == Config(seed=7)
     assert list(yaml.safe_load(Path("config.yaml").read_text()))[:2] == ["robot", "task"]
+
+
+def test_options_with_dots_are_the_same_for_the_learner_s_half_alone():
+    """A file that train.py takes; the environment's half is left to who makes it."""
+    Path("mine.yaml").write_text("task: track\ntd3.tau: 0.5\ntd3: {gamma: 0.9}\nreplay.n_step: 3\n")
+    config = load_config("mine.yaml")
+    assert (config.td3.tau, config.td3.gamma, config.replay.n_step) == (0.5, 0.9, 3)
+    Path("mine.yaml").write_text("td3.taw: 0.5\n")
+    assert "td3.taw" in get_refusal(load_config, "mine.yaml")

@@ -13,6 +13,7 @@ import pyarrow.parquet
 import pytest
 import torch
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 from minari.data_collector.episode_buffer import EpisodeBuffer
 
 from td3_robot.data.dataset_file import (
@@ -74,6 +75,13 @@ def test_what_is_written_as_minari_is_read_back_equal_and_read_by_minari_equal(t
     assert first.terminations.tolist() == [False, False, True] and not first.truncations.any()
     assert second.truncations.tolist() == [False] * 3 + [True] and not second.terminations.any()
     assert theirs.action_space == UNIT
+
+
+def test_an_environment_that_no_file_can_hold_costs_no_transitions(tmp_path):
+    """Registered with a function, it is left out of the dataset."""
+    spec = EnvSpec("Mine-v0", entry_point=lambda: None)
+    save_dataset(tmp_path / "mine-v0", make_transitions(), spec)
+    assert_equal(load_dataset(tmp_path / "mine-v0"), make_transitions())
 
 
 def test_played_transitions_are_the_same_from_both_formats(point_env, tmp_path):

@@ -273,6 +273,14 @@ def test_where_nobody_knows_success_its_column_is_left_out():
     assert line.split() == "1,000 100 -1.50 5,000 80 0.1000 0.2000 0.2 12".split()
 
 
+def test_a_column_that_comes_later_has_its_heading():
+    """As of success that an environment reports from the first one on."""
+    rows = (without_success(1_000), without_success(2_000), metrics(3_000), metrics(4_000))
+    first, _, _, then, *_ = lines = shown(*rows, terminal=False).splitlines()
+    assert "success" not in first and "success" in then and len(lines) == 6
+    assert then == shown(metrics(3_000), terminal=False).splitlines()[0]
+
+
 @pytest.mark.parametrize(
     "row, score",
     [

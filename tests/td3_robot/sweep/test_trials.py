@@ -261,10 +261,11 @@ VARIED = {
 }
 
 
+FIXED = {"task": "track", "evaluation.every": 500}
+
+
 def make_space(**settings) -> SearchSpace:
-    return SearchSpace(
-        SweepConfig(**settings), {"task": "track", "evaluation.every": 500}, VARIED, (0, 1)
-    )
+    return SearchSpace(SweepConfig(**settings), FIXED, VARIED, (0, 1))
 
 
 def results() -> list[Result]:
@@ -278,7 +279,7 @@ def results() -> list[Result]:
     options = [{"td3.tau": tau, "schedule.lr": "linear"} for tau, _, _ in figures]
     return [
         Result(
-            Trial(f"trial{i}", {}),
+            Trial(f"trial{i}", FIXED | options[i]),
             options[i],
             "finished" if steps == 900 else "ended early",
             steps,
@@ -355,6 +356,19 @@ def test_the_best_options_are_a_file_that_train_takes(tmp_path, monkeypatch):
         500,
     )
     assert found.environment.task == "track"
+
+
+def test_a_list_that_a_plan_has_as_text_is_one_in_the_best_options(tmp_path):
+    """One value for every trial, in the form that docs/how-to/tune.md has for lists."""
+    fixed = {"td3.hidden": "16,8", "plugins": ["mine"]}
+    trial = Trial("trial0", fixed | {"td3.tau": 0.01, "seed": 0})
+    (tmp_path / "trial0").mkdir()
+    trained = parse_train([word for word in trial.words if "plugins" not in word])
+    save_config(trained.config, tmp_path / "trial0/config.yaml", trained.environment)
+    best = Setting({"td3.tau": 0.01}, (Result(trial, {"td3.tau": 0.01}, "finished", 900, 1.0),))
+    write_best(tmp_path, best, SearchSpace(SweepConfig(), fixed, VARIED, (0,)))
+    found = parse_train(["--config", str(tmp_path / BEST)]).config.td3
+    assert (found.hidden, found.tau) == ((16, 8), 0.01)
 
 
 @pytest.mark.parametrize("count", [1, 3])
