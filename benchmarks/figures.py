@@ -17,7 +17,7 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import rows
@@ -190,6 +190,18 @@ def format_share(share: float, episodes: int) -> str:
     return f"{100 * share:.{digits}f}%"
 
 
+def format_table(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown.
+
+    >>> print(format_table(("task", "time"), [("`reach`", "0.5 s")]))
+    | task | time |
+    | --- | --- |
+    | `reach` | 0.5 s |
+    """
+    lines = (head, ["---"] * len(head), *body)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
 def format_shipped(task: str) -> list[str]:
     """Return success and median time to the goal of a task's policy and controller: of both in the
     exact world, then of both under `lab`.
@@ -204,24 +216,22 @@ def format_shipped(task: str) -> list[str]:
 
 def make_shipped_table() -> str:
     """Return the table of the shipped policies and the best classical controller of each task."""
-    lines = [
-        "| task | policy | classical | policy, lab | classical, lab | classical controller |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
+    head = ("task", "policy", "classical", "policy, lab", "classical, lab", "classical controller")
+    body = []
     for task in RUNS:
         controller = find_row("laboratory", task=task, world="exact")["controller"]
-        lines.append(f"| `{task}` | {' | '.join(format_shipped(task))} | `{controller}` |")
-    return "\n".join(lines)
+        body.append((f"`{task}`", *format_shipped(task), f"`{controller}`"))
+    return format_table(head, body)
 
 
 def make_seeds_table() -> str:
     """Return the table of success under `lab` by the seed of the training."""
-    lines = ["| task | seed 0 | seed 1 | seed 2 |", "| --- | --- | --- | --- |"]
+    body = []
     measured = [row for row in rows.read_rows(SEEDS) if row["world"] == "lab"]
     trained = [(row["task"], row["train_seed"]) for row in measured]
     for task, run in RUNS.items():
         options = yaml.safe_load((ROOT / "checkpoints" / run / "config.yaml").read_text())
-        cells = []
+        cells = [f"`{task}`"]
         for seed in ("0", "1", "2"):
             where = {"task": task, "world": "lab", "train_seed": seed}
             if seed == str(options["seed"]):
@@ -230,16 +240,13 @@ def make_seeds_table() -> str:
                 cells.append(figure(SEEDS.stem, "success", **where))
             else:
                 cells.append("–")
-        lines.append(f"| `{task}` | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        body.append(cells)
+    return format_table(("task", "seed 0", "seed 1", "seed 2"), body)
 
 
 def make_training_table() -> str:
     """Return the table of the shipped trainings: what each took, as its summary.json has it."""
-    lines = [
-        "| task | environment steps | time | memory | command |",
-        "| --- | --- | --- | --- | --- |",
-    ]
+    body = []
     for task, run in RUNS.items():
         folder = ROOT / "checkpoints" / run
         summary = json.loads((folder / "summary.json").read_text())
@@ -254,49 +261,42 @@ def make_training_table() -> str:
         seconds = format_cell("wall_s", str(summary["wall_s"]), 1)
         steps = f"{summary['env_steps']:,}"
         memory = f"{summary['peak_memory_gb']:.1f} GB"
-        lines.append(f"| `{task}` | {steps} | {seconds} | {memory} | `{' '.join(words)}` |")
-    return "\n".join(lines)
+        body.append((f"`{task}`", steps, seconds, memory, f"`{' '.join(words)}`"))
+    return format_table(("task", "environment steps", "time", "memory", "command"), body)
 
 
 def make_mjcf_table() -> str:
     """Return the table of the arms that were trained from their MJCF files."""
-    lines = [
-        "| file | task | policy | classical | policy, MuJoCo | classical, MuJoCo | training |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
+    engines = ("policy", "classical", "policy, MuJoCo", "classical, MuJoCo")
+    body = []
     columns = [f"{world}_{who}" for world in ("kinematic", "mujoco") for who in WHO]
     for row in rows.read_rows(RESULTS / "mjcf_arms.csv"):
         cells = [format_cell(name, row[name], int(row["episodes"])) for name in columns]
         cells.append(format_cell("train_s", row["training_cpu_s"], 1))
-        lines.append(f"| `{row['arm']}` | `{row['task']}` | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        body.append((f"`{row['arm']}`", f"`{row['task']}`", *cells))
+    return format_table(("file", "task", *engines, "training"), body)
 
 
 def make_gpu_table() -> str:
     """Return the table of trainings on a GPU, see benchmarks/gpu.py."""
-    lines = [
-        "| training | library | updates | env steps/s | updates/s | 99% after |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
+    head = ("training", "library", "updates", "env steps/s", "updates/s", "99% after")
+    body = []
     for row in rows.read_rows(RESULTS / "gpu.csv"):
         speeds = [f"{float(row[name]):,.0f}" for name in ("env_steps_per_s", "updates_per_s")]
         solved = f"{float(row['solved_s']):.0f} s" if row["solved_s"] else "–"
-        cells = [f"`{row['name']}`", row["library"], row["updates"], *speeds, solved]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        body.append((f"`{row['name']}`", row["library"], row["updates"], *speeds, solved))
+    return format_table(head, body)
 
 
 def make_readme_table() -> str:
     """Return the table of the tasks for README.md: success in both worlds, and times in `lab`."""
-    lines = [
-        "| `--task` | goal, tolerance | policy | classical | policy, lab | classical, lab |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
+    head = ("`--task`", "goal, tolerance", *WHO, *(f"{who}, lab" for who in WHO))
+    body = []
     for task, goal in GOALS.items():
         exact = [figure("laboratory", who, task=task, world="exact") for who in WHO]
-        cells = [*exact, *(cell.removesuffix(" s") for cell in format_shipped(task)[2:])]
-        lines.append(f"| `{task}` | {goal} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        in_lab = [cell.removesuffix(" s") for cell in format_shipped(task)[2:]]
+        body.append((f"`{task}`", goal, *exact, *in_lab))
+    return format_table(head, body)
 
 
 def make_readme_training() -> str:
@@ -319,23 +319,22 @@ def make_readme_training() -> str:
 
 def make_latency_table() -> str:
     """Return the table of what it is worth to estimate the latency."""
-    worlds = ("exact", "lab", "lab, not estimated")
-    lines = [
-        "| task | exact arm | `lab`, estimated | `lab`, middle assumed (300 episodes) |",
-        "| --- | --- | --- | --- |",
-    ]
+    worlds = {  # of the rows -> their heading
+        "exact": "exact arm",
+        "lab": "`lab`, estimated",
+        "lab, not estimated": "`lab`, middle assumed (300 episodes)",
+    }
+    body = []
     for task in RUNS:
         cells = [figure("laboratory", "policy", task=task, world=world) for world in worlds]
-        lines.append(f"| `{task}` | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        body.append((f"`{task}`", *cells))
+    return format_table(("task", *worlds.values()), body)
 
 
 def make_guard_table() -> str:
     """Return the table of what the guard is worth, see benchmarks/guard.py."""
-    lines = [
-        "| `reach_avoid`, the same scenes | no guard | guard | guard, stops kept |",
-        "| --- | --- | --- | --- |",
-    ]
+    head = ("`reach_avoid`, the same scenes", "no guard", "guard", "guard, stops kept")
+    body = []
     for label, controller, column in (
         ("full speed one way, episodes with contact", "full speed one way", "contact"),
         ("RRMC, episodes with contact", "rrmc", "contact"),
@@ -345,8 +344,8 @@ def make_guard_table() -> str:
     ):
         where = [{"controller": controller, "guard": guard} for guard in ("off", "on", "stops")]
         cells = [figure("guard", column, **each) for each in where]
-        lines.append(f"| {label} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        body.append((label, *cells))
+    return format_table(head, body)
 
 
 TABLES: dict[str, Callable[[], str]] = {
