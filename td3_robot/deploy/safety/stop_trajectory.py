@@ -151,7 +151,7 @@ def is_within_limits(plan: Plan, h: float, limits: Limits) -> np.ndarray:
 
 
 def _count_rising_ticks(plan: Plan) -> np.ndarray:
-    """Return for how many ticks the acceleration of the start goes on before it changes sign."""
+    """Return for how many ticks of the ramp the acceleration keeps the sign that it starts with."""
     a = plan.start.a
     slope = (plan.peak - a) / plan.ramp
     rising = np.where(
