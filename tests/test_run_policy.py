@@ -240,6 +240,24 @@ def test_a_goal_that_cannot_be_reached_is_refused_before_anything_moves(
     assert (code, out) == (2, "") and message in err and err.count("\n") == 1
 
 
+def test_a_goal_of_ones_own_task_that_is_no_place_is_refused_in_one_line():
+    """Whether it can be reached, and was, nobody here knows."""
+
+    class Turned:
+        robot = Robot.load("panda")
+        scene = {"goal": (2,)}
+        metadata = {"task": {"name": "turn"}}
+
+        def __call__(self, *state, goal):
+            return np.zeros(7)
+
+        def reset(self):
+            pass
+
+    with pytest.raises(ConfigError, match="goal of turn is neither a position nor a pose, and .*"):
+        build_scene(Turned(), Arguments(policy=Path("turn"), goal=(0.3, 0.5)))
+
+
 def test_an_arm_at_a_goal_whose_quaternion_was_rounded_is_not_turned_from_it(exported):
     """It was typed with digits too few, and has a length of 0.992."""
     path = exported("reach_pose")

@@ -8,7 +8,7 @@ from torch import Tensor
 from envs.simulation import kinematic
 from envs.simulation.calibration import measured_scene
 from envs.simulation.disturbances import DisturbedEngine, correct_held_cube
-from envs.simulation.engine import OBJECT, SUPPORT, Command, Scene, SimState
+from envs.simulation.engine import CLOCK, OBJECT, SUPPORT, Command, Scene, SimState
 from envs.simulation.kinematic import predict_half_period_state
 from envs.tasks.task import Task
 from envs.world import Moment, World, make_moment
@@ -84,7 +84,7 @@ def _interpolate(
     state = SimState(torch.clamp(q, *model.qlim), later.qd, gripper)
     gradual = {
         name: _lerp(now.scene[name], then.scene[name], share)
-        for name in (OBJECT, SUPPORT, *task.tcp_keys)
+        for name in (OBJECT, SUPPORT, CLOCK, *task.tcp_keys)
         if name in now.scene
     }
     part = _rebuild_moment(task, world, now, state, {**now.scene, **gradual}, now.steps)

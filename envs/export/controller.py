@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from envs.arm_env.arm_env import ArmEnv
 from envs.arm_env.observed_state import predict_half_period
-from envs.simulation.engine import OBJECT, SUPPORT, Scene, SimState
+from envs.simulation.engine import CLOCK, OBJECT, SUPPORT, Scene, SimState
 from envs.simulation.kinematic import move_cubes
 from envs.world import make_moment
 
@@ -34,7 +34,7 @@ SCENE = {
     "wrench": "external force, N, and moment, Nm, on the gripper at the TCP, in the base frame",
     "joint_torque": "external torques of the joints, Nm (N of joints that slide)",
     "passed": "1 when the arm has passed the corner, else 0",
-    "clock": "time since the arm began, s",
+    CLOCK: "time since the arm began, s",
     "searched": "time of the search since the peg first pressed with 1.5 N, s, and 0 before; a "
     "quarter as fast while the peg is more than 0.2 mm deeper than then",
     "sunk": "distance of the peg from there along the approach, m; 0 before",

@@ -21,6 +21,7 @@ Scene = dict[str, Tensor]
 
 OBJECT = "object"  # the cube in a scene that a hand grasps
 SUPPORT = "support"  # the cube that the other can be put on
+CLOCK = "clock"  # time since the arm began [s]
 
 
 @dataclass(frozen=True)

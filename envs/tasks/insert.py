@@ -23,7 +23,7 @@ from envs.kinematics.rotations import from_vector, to_matrix, to_quaternion
 from envs.planning.contact_check import is_free
 from envs.robots import Robot
 from envs.simulation.bodies import HELD, PLACED, WRENCH, AllowedContact, Body, PhysicsSpec
-from envs.simulation.engine import Command, batched_o
+from envs.simulation.engine import CLOCK, Command, batched_o
 from envs.simulation.grasp import compile_hand, find_driver
 from envs.tasks.layout import Column, arm_columns
 from envs.tasks.measures import Measure
@@ -35,7 +35,7 @@ from envs.world import Moment, Scene, World
 from td3_robot.errors import ConfigError, not_none
 
 CANDIDATES = 512  # scenes sampled at a time
-_CLOCKS = ("clock", *MEMORY)  # parts of the scene that are zero where an episode begins
+_CLOCKS = (CLOCK, *MEMORY)  # parts of the scene that are zero where an episode begins
 _LENGTH_UNIT = 0.005  # [m] of observed distances
 _SUNK_UNIT = 0.001  # [m]
 _LEAN_UNIT = 0.1  # [rad]
@@ -226,7 +226,7 @@ class Insert(Task):
         advanced = ((self._find_tip(after) - self._find_tip(before)) * approach).sum(1)
         memory = peg_contact.update_memory(self.feel(after), advanced, self.dt, self.program)
         clock = self.dt * after.steps.to(after.tcp.dtype)
-        return replace(after, scene={**after.scene, "clock": clock, **memory})
+        return replace(after, scene={**after.scene, CLOCK: clock, **memory})
 
     def feel(self, moment: Moment) -> Feeling:
         """Return what is felt and remembered of the peg's contact at a moment."""
@@ -280,7 +280,7 @@ class Insert(Task):
             felt.aside / _LENGTH_UNIT,
             felt.height[:, None] / _LENGTH_UNIT,
             felt.turn,
-            moment.scene["clock"][:, None],
+            moment.scene[CLOCK][:, None],
             felt.searched[:, None],
             felt.sunk[:, None] / _SUNK_UNIT,
             felt.seated[:, None],

@@ -27,7 +27,7 @@ from td3_robot.deploy.adapters.udp_server import PERIOD, Faults, serve
 from td3_robot.deploy.arm import FELT, Reading
 from td3_robot.deploy.planning.inverse_kinematics import GoalSolver
 from td3_robot.deploy.planning.motion_planner import PathFollower
-from td3_robot.deploy.policy import CLOCK, POSE, normalize_pose
+from td3_robot.deploy.policy import CLOCK, POSE, POSITION, normalize_pose
 from td3_robot.deploy.robot.obstacles import KINDS
 from td3_robot.deploy.runtime.arrival import Arrival, RecordedArm
 from td3_robot.deploy.runtime.calm_start import wait_for_calm_start
@@ -180,16 +180,21 @@ def build_scene(policy: Policy, arguments: Arguments) -> dict[str, Any]:
     nothing: dict[str, Any] = {
         name: np.zeros(policy.scene[name]) for name in FELT if name in policy.scene
     }
+    own = "call td3_robot.deploy.Policy from your own program, see docs/how-to/deploy-real-arm.md"
     try:  # a goal of another shape, or something that is missing, is reported here
         policy(policy.robot.home, np.zeros(policy.robot.limits.n), 0.0, **scene | nothing)
     except DeployError as error:
         given = {"goal", CLOCK, *KINDS, *PLANNED, *FELT}
         if "goal" not in policy.scene or set(policy.scene) - given:
             raise ConfigError(
-                f"{error}. {get_program('run')} knows goal and obstacles alone: call "
-                "td3_robot.deploy.Policy from your own program, see docs/how-to/deploy-real-arm.md"
+                f"{error}. {get_program('run')} knows goal and obstacles alone: {own}"
             ) from None
         raise
+    if scene["goal"].size not in (POSITION, POSE):
+        raise ConfigError(
+            f"a goal of {policy.metadata['task']['name']} is neither a position nor a pose, and "
+            f"{get_program('run')} knows these alone: {own}"
+        )
     policy.reset()
     if scene["goal"].size == POSE:  # what is typed is rounded, and the arrival is measured by it
         scene["goal"] = normalize_pose(scene["goal"])

@@ -24,7 +24,8 @@ from td3_robot.deploy.runtime.latency_compensation import (
 FILE = "policy.onnx"  # in a run's folder
 KEY = "td3_robot"  # of the metadata, one JSON object; docs/reference/files.md lists what is in it
 FORMAT = 4
-POSE = 7  # numbers of a goal that is a position and a quaternion
+POSITION = 3  # numbers of a goal that is a position
+POSE = 7  # likewise, and a quaternion
 NEARLY = 0.01  # by which the length of a quaternion may be off 1: it was typed, or rounded
 # How closely the test vectors are to be met: parts of 1, and of full speed.
 OBSERVATION_TOLERANCE = 1e-4

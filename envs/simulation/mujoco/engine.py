@@ -340,12 +340,12 @@ class MujocoEngine:
         if self._model_torque is not None:
             mean = np.repeat(qpos, 1, 0)
             mean[:, self.physics.q] = _convert_array((before.q + after.q) / 2.0)
-            motion = [
-                _convert_array(x) for x in ((before.qd + after.qd) / 2.0, after.qd - before.qd)
-            ]
-            expected = self._model_torque.compute_torque(mean, motion[0], motion[1] / model.dt)
+            qd, qd_after = (_convert_array(x.qd) for x in (before, after))
+            qdd = (qd_after - qd) / model.dt
+            expected = self._model_torque.compute_torque(mean, (qd + qd_after) / 2.0, qdd)
             motors = sensed[..., not_none(task.torque)].mean(1)
-            felt = np.where(failed[:, None], 0.0, expected - motors)  # no motor was read there
+            felt = self._model_torque.remove_dry_friction(expected - motors, qd, qd_after)
+            felt[failed] = 0.0  # no motor was read there
             scene[JOINT_TORQUE] = _convert_tensor(felt, like)
         return scene
 

@@ -16,6 +16,8 @@ from mujoco import MjData, MjModel
 
 from envs.simulation.mujoco.drives import Ties
 
+_SLOW = 0.01  # [rad/s or m/s] below which nobody knows the direction of dry friction
+
 
 class FeedForward:
     """Inverse dynamics of many arms, one after the other: 1/30 of the time of a control period.
@@ -34,6 +36,7 @@ class FeedForward:
         self._ties = ties
         self._armature = model.dof_armature[qd]
         self._friction = model.dof_damping[qd]
+        self._dry_friction = model.dof_frictionloss[qd]
 
     def compute_torque(self, qpos: np.ndarray, qd: np.ndarray, qdd: np.ndarray) -> np.ndarray:
         """Compute torques at qpos (B, nq), fingers included, with qd and accelerations qdd (B, n).
@@ -59,3 +62,16 @@ class FeedForward:
             torque[row] = all_dofs[self._qd]
             np.add.at(torque[row], ties.leaders, ties.multipliers * all_dofs[ties.qd])
         return torque + self._armature * qdd + self._friction * qd
+
+    def remove_dry_friction(
+        self, torque: np.ndarray, qd: np.ndarray, qd_after: np.ndarray
+    ) -> np.ndarray:
+        """Return torques (B, n) on the joints over a time without their dry friction.
+
+        It is against the motion, from qd to qd_after (B, n). Of a joint that rests or turns back it
+        is whatever of the torque it can be.
+        """
+        most = self._dry_friction
+        steady = (np.minimum(np.abs(qd), np.abs(qd_after)) > _SLOW) & (qd * qd_after > 0.0)
+        friction = np.where(steady, -np.sign(qd) * most, np.clip(torque, -most, most))
+        return torque - friction

@@ -92,7 +92,9 @@ class Ros2Arm:
         q = np.array(message.position)[order]
         qd = self._differentiate(q, stamp)
         if len(message.velocity) == len(place):
-            qd = np.array(message.velocity)[order]
+            reported = np.array(message.velocity)[order]
+            # joint_state_broadcaster sends NaN for hardware without velocities
+            qd = qd if np.isnan(reported).all() else reported
         if qd is not None:
             self._newest = Reading(q, qd, None, time.monotonic())
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from td3_robot.deploy.arm import Reading
-from td3_robot.deploy.errors import DeployError
+from td3_robot.deploy.errors import DeployError, summarize
 from td3_robot.deploy.policy import Policy
 from td3_robot.deploy.robot.obstacles import KINDS, Obstacles
 
@@ -46,7 +46,7 @@ def _answer_questions(connection, path: str) -> None:
     except (EOFError, ConnectionError):  # the loop has ended
         pass
     except Exception as error:  # whatever it is, the loop is told
-        connection.send(("failed", f"{type(error).__name__}: {error}"))
+        connection.send(("failed", f"{type(error).__name__}: {summarize(error)}"))
 
 
 def _make_example_scene(policy: Policy) -> dict[str, Any]:

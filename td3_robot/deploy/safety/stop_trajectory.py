@@ -22,7 +22,6 @@ from td3_robot.deploy.robot.limits import Limits
 
 TINY = 1e-12
 PHASE_SAMPLES = np.linspace(0.0, 1.0, 5)[1:]  # of each phase, where speeds depend on positions
-CURVE_MARGIN = 0.99  # of those speeds, for what is between the samples
 _ENDLESS = 1e9  # [ticks] a hold that is longer comes from a peak of almost zero
 
 
@@ -148,34 +147,57 @@ def is_within_limits(plan: Plan, h: float, limits: Limits) -> np.ndarray:
     overshoot = h * v * plan.ramp * (v * plan.peak > 0.0)
     kept &= np.minimum(q, end) + np.minimum(overshoot, 0.0) >= limits.lower
     kept &= np.maximum(q, end) + np.maximum(overshoot, 0.0) <= limits.upper
-    return kept & _is_below_curve(plan, h, limits) if limits.curve is not None else kept
+    return kept if limits.curve is None else kept & _is_below_curve(plan, h, limits.curve)
+
+
+def _count_rising_ticks(plan: Plan) -> np.ndarray:
+    """Return for how many ticks of the ramp the acceleration keeps the sign that it starts with."""
+    a = plan.start.a
+    slope = (plan.peak - a) / plan.ramp
+    rising = np.where(
+        a * plan.peak < 0.0, np.floor(np.abs(a) / np.maximum(np.abs(slope), TINY)), 0.0
+    )
+    return np.minimum(rising, plan.ramp)
 
 
 def _find_peak_speed(plan: Plan, h: float) -> np.ndarray:
     """Return the greatest speed after a start whose acceleration still raises it."""
     _, v, a = plan.start
     slope = (plan.peak - a) / plan.ramp
-    rising = np.where(
-        a * plan.peak < 0.0, np.floor(np.abs(a) / np.maximum(np.abs(slope), TINY)), 0.0
-    )
-    rising = np.minimum(rising, plan.ramp)
+    rising = _count_rising_ticks(plan)
     return np.abs(v + h * (rising * a + rising * (rising + 1.0) / 2.0 * slope))
 
 
-def _is_below_curve(plan: Plan, h: float, limits: Limits) -> np.ndarray:
-    """Return whether samples of a plan keep to the velocities that depend on the position."""
+def _is_below_curve(plan: Plan, h: float, curve: np.ndarray) -> np.ndarray:
+    """Return whether a plan keeps to the velocities that depend on the position.
+
+    A joint that moves towards a limit keeps to them where c (limit - q) - (v + offset)^2 is not
+    negative. Between two samples, T apart, it is less than at both by at most T^2 / 8 times its
+    greatest second derivative, c |a| + 2 (v + offset) |jerk|.
+    """
     share = PHASE_SAMPLES.reshape(-1, *[1] * plan.ramp.ndim)
     phases = (
         share * plan.ramp,
         plan.ramp + share * plan.hold,
         plan.ramp + plan.hold + share * plan.release,
     )
-    ticks = np.round(np.concatenate((np.zeros_like(share[:1] * plan.ramp), *phases)))
-    q, v, _ = evaluate_plan(plan, ticks, h)
-    slowest, fastest = limits.find_velocity_range(q)
-    return np.logical_and.reduce(
-        (v >= CURVE_MARGIN * slowest - TINY) & (v <= CURVE_MARGIN * fastest + TINY)
-    )
+    peak = _count_rising_ticks(plan)[None]  # so that the speed has no peak between samples
+    ticks = np.sort(np.round(np.concatenate((np.zeros_like(peak), peak, *phases))), axis=0)
+    q, v, a = evaluate_plan(plan, ticks, h)
+    apart = np.diff(ticks, axis=0)
+    T = h * np.where(apart > 1.0, apart, 0.0)  # no tick is between neighbours
+    strongest = np.maximum(np.abs(a[1:]), np.abs(a[:-1]))
+    kept = np.ones(plan.ramp.shape, bool)
+    for sign, (limit, c, offset) in zip((-1.0, 1.0), curve):
+        speed = sign * v
+        room = c * sign * (limit - q) - (speed + offset) ** 2
+        fastest = np.maximum(speed[1:], speed[:-1])
+        between = (
+            T / 8.0 * (T * c * strongest + 2.0 * (fastest + offset) * np.abs(np.diff(a, axis=0)))
+        )
+        least = np.minimum(room[1:], room[:-1]) - between
+        kept &= np.logical_and.reduce((least >= 0.0) | (fastest <= TINY))
+    return kept
 
 
 def find_stopping_speed(distance: np.ndarray, step: np.ndarray, h: float) -> np.ndarray:

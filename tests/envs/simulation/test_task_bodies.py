@@ -3,6 +3,8 @@
 # pyright: reportAttributeAccessIssue=false
 # MuJoCo's Python package has no type stubs.
 
+from dataclasses import replace
+
 import mujoco
 import numpy as np
 import pytest
@@ -75,6 +77,26 @@ def test_an_arm_whose_physics_fails_feels_nothing(tmp_path, monkeypatch):
     assert scene["unstable"].tolist() == [1, 0]
     assert not scene["joint_torque"][0].any() and not scene["wrench"][0].any()
     assert scene["joint_torque"][1].any()
+
+
+def test_the_dry_friction_of_joints_is_not_felt():
+    """Neither on the way there, nor back, nor at rest after it; a torque beyond it is."""
+    robot = make_robot("panda", gripper="none")
+    robot = replace(robot, physics=replace(robot.physics, dry_friction=np.full(robot.n, 5.0)))
+    model = compile_robot(robot, DT, "cpu", None)
+    engine = MujocoEngine(robot, DT, needs=PhysicsSpec(senses=("joint_torque",)), threads=1)
+    state = make_rest_state(model, torch.as_tensor(robot.home, dtype=torch.float32)[None])
+    scene = engine.begin(model, state, {})
+    for speed in (0.1, -0.1, 0.0):
+        for _ in range(10):
+            command = Command(torch.full((1, robot.n), speed))
+            state, scene = engine.step(model, state, command, scene)
+        assert scene["joint_torque"].abs().max() < 0.1
+    still = np.zeros(robot.n)
+    felt = not_none(engine._model_torque).remove_dry_friction(
+        np.linspace(-9.0, 9.0, 7), still, still
+    )
+    np.testing.assert_allclose(felt, [-4.0, -1.0, 0.0, 0.0, 0.0, 1.0, 4.0])
 
 
 TURNS = {  # quaternion, and which of the geom's axes each of the body's is

@@ -199,6 +199,29 @@ def test_what_a_task_remembers_of_the_tcp_is_predicted_with_it(exported, latency
     assert ahead["searched"] == pytest.approx(1.0 + 0.25 * latency, abs=1e-6)
 
 
+@pytest.mark.parametrize("latency", (0.02, 0.07))
+def test_times_and_contact_are_predicted_as_the_simulator_does(exported, latency, monkeypatch):
+    """While a peg goes down onto the block, what is observed there and here is the same."""
+    env = envs.make("panda", "insert", 1, engine="mujoco", latency=latency)
+    policy = Policy.load(exported("insert"), latency)
+    given = {}
+    run = policy._run
+    monkeypatch.setattr(policy, "_run", lambda *asked: given.update(asked[1]) or run(*asked))
+    observation = env.reset()
+    for step in range(35):
+        observation = env.step(observation[:, env.layout["scripted"]]).observation
+        scene = {name: value[0].double().numpy() for name, value in env.arrived.scene.items()}
+        *joints, opening = scene["sent"][-1]
+        policy.record_command(joints * env.robot.qdlim, opening)
+        arm = (x[0].double().numpy() for x in vars(env.arrived.state).values())
+        around = {name: scene[name] for name in policy.scene}
+        policy(*arm, **around, at=(step + 1) / policy.rate)
+        seen = run(["observation"], given)[0]
+        if step > 15:  # fingers are at the peg by then: nobody tells the policy that they close
+            np.testing.assert_allclose(seen, observation[0].numpy(), rtol=0, atol=2e-4)
+    assert scene["searched"] > 0.1
+
+
 def test_a_clock_that_is_left_out_runs_from_the_first_call(exported):
     policy = Policy.load(exported("insert"))
     goes_by_it = False

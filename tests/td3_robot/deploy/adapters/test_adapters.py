@@ -366,10 +366,14 @@ def test_a_ros2_state_that_is_no_later_is_no_new_one(ros, ros_arm):
     assert ros_arm.read() is None
 
 
-def test_ros2_velocities_that_are_missing_are_differentiated(ros, ros_arm):
+@pytest.mark.parametrize("velocity", [(), [np.nan] * 3], ids=["none", "nan"])
+def test_ros2_velocities_that_are_missing_are_differentiated(ros, ros_arm, velocity):
+    """As NaN by joint_state_broadcaster, of hardware that has none."""
     for at in (0.0, 0.004, 0.011, 0.03):
-        ros.waiting.append(ros.make_state(6.0 + 0.3 * at, 2.0 + at, velocity=()))
+        ros.waiting.append(ros.make_state(6.0 + 0.3 * at, 2.0 + at, velocity))
     assert np.allclose(ros_arm.read().qd, [0.3, 0.0])
+    ros.waiting.append(ros.make_state(6.0, 2.1, [0.2, np.nan, np.nan]))
+    np.testing.assert_array_equal(ros_arm.read().qd, [np.nan, 0.2])  # for the watchdog to refuse
 
 
 def test_a_ros2_state_without_a_time_is_refused(ros, ros_arm):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from td3_robot.deploy import DeployError, Reading, Robot, SafetyFilter, Watchdog, measure_latency
-from td3_robot.deploy.runtime import control_loop
+from td3_robot.deploy.runtime import control_loop, policy_worker
 from td3_robot.deploy.runtime.calm_start import wait_for_calm_start
 from td3_robot.deploy.runtime.control_loop import run_control_loop
 from td3_robot.deploy.runtime.motion_log import Log
@@ -306,3 +306,23 @@ def test_a_policy_process_answers_and_tells_of_its_end(straight_policy, tmp_path
     mind.close()
     with pytest.raises(DeployError, match="cannot be run: DeployError: there is no file "):
         PolicyProcess(str(tmp_path / "nothing.onnx"))
+
+
+def test_a_failure_of_the_policy_is_told_in_one_line(monkeypatch):
+    """As it ends a run, and is in a line of its log; those of onnxruntime have several."""
+
+    class Breaking:
+        robot = PANDA
+        scene = {}
+
+        def __call__(self, *_, at=None):
+            if at is not None:
+                raise RuntimeError("node of name 'Add'\nhas no shape")
+
+    monkeypatch.setattr(policy_worker.Policy, "load", lambda path: Breaking())
+    mind = PolicyProcess("", method="fork")
+    reading = Reading(PANDA.home, np.zeros(7), 0.04, time.monotonic())
+    with pytest.raises(DeployError):
+        mind.prepare(reading, {})
+    assert mind.failure == "the policy failed: RuntimeError: node of name 'Add' has no shape"
+    mind.close()

@@ -152,6 +152,30 @@ def test_the_same_with_a_coarse_law():
     torture(COARSE, arms=300, ticks=500, seed=4)
 
 
+def test_speeds_that_depend_on_positions_are_kept_at_every_tick_however_steep_they_are():
+    """Joints whose acceleration builds up slowly, sent to and fro between two ends."""
+    rng = np.random.default_rng(0)
+    n = 500
+    h = 4e-3
+    acceleration = 10.0 ** rng.uniform(0.0, 2.0, n)
+    ends = rng.uniform(0.2, 3.0, (2, 1, n)) * np.array([-1.0, 1.0])[:, None, None]
+    c = 10.0 ** rng.uniform(-1.0, 3.5, (2, 1, n))
+    curve = np.concatenate((ends, c, rng.uniform(0.0, 0.5, (2, 1, n))), 1)
+    jerk = acceleration * 10.0 ** rng.uniform(0.5, 3.5, n)
+    velocity = rng.uniform(0.5, 8.0, n)
+    limits = Limits(ends[0, 0], ends[1, 0], velocity, acceleration, jerk, curve)
+    plans, good = plan_joint_stop(State(*np.zeros((3, n))), h, limits)
+    target = np.zeros(n)
+    for _ in range(300):
+        other = rng.uniform(-1.2, 1.2, n) * limits.velocity
+        target = np.where(rng.random(n) < 0.01, other, target)
+        plans = steer(plans, target, h, limits)
+        slowest, fastest = limits.find_velocity_range(plans.now.q)
+        kept = (plans.now.v >= slowest - 1e-9) & (plans.now.v <= fastest + 1e-9)
+        assert kept[good].all()
+    assert good.mean() > 0.9
+
+
 @pytest.mark.parametrize("name", ROBOTS)
 def test_a_command_is_reached_and_a_limit_approached(name):
     limits = ROBOTS[name].narrow()
