@@ -110,6 +110,11 @@ class Trainer:
         return self.state.solved_at_s
 
     @property
+    def actor_trained(self) -> bool:
+        """True once the actor has been updated, here or where the run starts from."""
+        return self.state.actor_trained
+
+    @property
     def progress(self) -> float:
         """Share of the run's steps already made."""
         return self.steps / self.config.steps
