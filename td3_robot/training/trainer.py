@@ -252,15 +252,6 @@ class Trainer:
         self.keep("the resume point", self.state.write, gathered)
         self._saved_at = time.perf_counter()  # a full disk is not tried again at every step
 
-    def save_resume_point(self, with_replay: bool = True) -> None:
-        """Write `last`: networks, optimizers and everything else the next step depends on.
-
-        Raises:
-            CheckpointError: it cannot be written; the former resume point stays.
-            NotFiniteError: the networks diverged; the former resume point stays.
-        """
-        self.state.write(self.state.gather(with_replay))
-
     def resume(self) -> list[str]:
         """Continue from the resume point `last`. Without a saved replay the policy first collects a
         new one.
