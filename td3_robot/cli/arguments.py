@@ -373,12 +373,12 @@ def _read_preset(
 
 
 def _find_run(name: str) -> Path:
-    """Find the folder of an existing run by its name or path.
+    """Find the folder of an existing run by its name or else its path.
 
     Raises:
         ConfigError: there is none.
     """
-    for folder in (Path(name), RUNS / name):
+    for folder in (RUNS / name, Path(name)):  # a folder here may have the run's name and a file
         if os.path.isfile(folder / CONFIG_NAME):
             return folder
     runs: Iterable[str] = [path.parent.name for path in RUNS.glob("*/config.yaml")]
