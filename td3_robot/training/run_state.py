@@ -76,7 +76,8 @@ class RunState:
     @property
     def actor_trained(self) -> bool:
         """True once the actor has been updated, here or where the run starts from."""
-        return self._agent.actor_trained or self._config.start_from is not None
+        earlier = self.best.actor_trained or self._config.start_from is not None
+        return earlier or self._agent.actor_trained
 
     @property
     def wall_s(self) -> float:

@@ -1,5 +1,6 @@
 """Callbacks see the run, add to its metrics, stop it and keep checkpoints."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -169,6 +170,21 @@ def test_a_kept_checkpoint_says_whether_its_actor_has_learned(tmp_path, train, s
     resumed.resume()
     resumed.run()
     assert [read_trained(name) for name in ("step_120", "step_180", "last")] == [other, True, True]
+
+
+def test_a_policy_that_has_learned_stays_so_where_a_resume_raises_the_burn_in(
+    tmp_path, train, scripted
+):
+    """Evaluations at 60, 120, ...; the one at 180 is the best, after the resume."""
+    first = train(tmp_path, evaluation_env=scripted([0.2, 0.4]), callbacks=[StopAt(120, 0, 400)])
+    first.run()
+    rates = scripted([0.8, *9 * [0.3]])
+    td3 = dataclasses.replace(first.config.td3, burn_in=10**6)
+    callbacks = [KeepCheckpoints(every=1)]
+    second = train(tmp_path, evaluation_env=rates, td3=td3, callbacks=callbacks)
+    second.resume()
+    assert second.run()["best_at_steps"] == 180
+    assert checkpoint.load(tmp_path / "step_180", names=()).metadata["actor_trained"]
 
 
 def test_the_configuration_asks_for_them():
