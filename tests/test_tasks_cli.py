@@ -147,15 +147,16 @@ def test_an_evaluation_says_what_its_success_is_of(tmp_path, in_process):
     assert forces.endswith("--engine mujoco; engine kinematic has no forces")
     assert "forces" not in "".join(evaluate("pick_turned", "--engine", "mujoco"))
     assert "corrects" not in "".join(evaluate("run1"))
-    untrained = tmp_path / "untrained"  # as the best policy so far is until the first update
-    shutil.copytree(ROOT / "checkpoints/pick_turned", untrained)
-    manifest = untrained / "checkpoint.json"
-    manifest.write_text(
-        manifest.read_text().replace('"actor_trained": true', '"actor_trained": false')
-    )
-    assert (
-        evaluate(untrained)[0] == f"{corrects}; before it learns, the success is the controller's"
-    )
+    for run in ("pick_turned", "run1"):  # as a policy of a run is until the first update
+        shutil.copytree(ROOT / "checkpoints" / run, tmp_path / run)
+        manifest = tmp_path / run / "checkpoint.json"
+        manifest.write_text(
+            manifest.read_text().replace('"actor_trained": true', '"actor_trained": false')
+        )
+    told = f"{corrects}; before it learns, the success is the controller's"
+    assert evaluate(tmp_path / "pick_turned")[0] == told
+    told = "the policy has not learned yet: its actor is as it was made"
+    assert evaluate(tmp_path / "run1")[0] == told
 
 
 @pytest.mark.parametrize("task", sorted(SHIPPED))

@@ -7,6 +7,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from envs.from_gymnasium.own_arrays import SUCCESS_KEYS
 from td3_robot.errors import EnvError, Td3RobotError
 
 
@@ -88,6 +89,11 @@ class InterfaceChecker(gym.Wrapper):
     def _require_info(self, info: object) -> None:
         if not isinstance(info, dict):
             raise self._make_error(f"info must be a dict, got {_describe(info)}")
+        for key in info.keys() & set(SUCCESS_KEYS):
+            if info[key] is not None and _convert_to_array(info[key]) is None:
+                raise self._make_error(
+                    f"info[{key!r}] must be true or false, got {_describe(info[key])}"
+                )
 
     def _make_error(self, what: str) -> EnvError:
         where = f"step {self._time} of episode {self._episode} after reset(seed={self._seed})"

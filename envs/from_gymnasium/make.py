@@ -11,6 +11,7 @@ import gymnasium as gym
 import numpy as np
 import torch
 from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers import FlattenObservation
 
 from envs.config.env_options import MOST_ENVS, VECTORS
@@ -75,7 +76,8 @@ def make_gymnasium(
         vector: "sync", the copies step one after the other, or "async", each in a process of its
             own, which pays where a step takes a millisecond or more.
         time_limit: steps until truncation; None is the environment's own limit.
-        render_mode: as of `gymnasium.make`; `render` needs "rgb_array".
+        render_mode: as of `gymnasium.make`; `render` needs "rgb_array". With one an ended episode
+            stays to be seen: the step after its end only starts the next (`Step.valid`).
 
     Raises:
         EnvError: an environment raises or breaks the interface.
@@ -87,9 +89,9 @@ def make_gymnasium(
     if vector not in VECTORS:
         raise unknown("vector", vector, VECTORS)
     _find(env_id)
-    copies: Any = make_vector_env(
-        functools.partial(_make_one, env_id, time_limit, render_mode), num_envs, vector, seed
-    )
+    make_one = functools.partial(_make_one, env_id, time_limit, render_mode)
+    autoreset = AutoresetMode.SAME_STEP if render_mode is None else AutoresetMode.NEXT_STEP
+    copies: Any = make_vector_env(make_one, num_envs, vector, seed, autoreset)
     rules = _find_goal_rules(env_id) if is_goal_space(copies.single_observation_space) else ""
     if isinstance(rules, GoalRules):
         env = GoalGymnasiumEnv(copies, rules, device, seed, env_id, restorable=True)

@@ -20,17 +20,22 @@ from td3_robot.utils.seeding import (
 
 
 def make_vector_env(
-    make_one: Callable[[], gym.Env], num_envs: int, vector: str, seed: int = 0
+    make_one: Callable[[], gym.Env],
+    num_envs: int,
+    vector: str,
+    seed: int = 0,
+    autoreset: AutoresetMode = AutoresetMode.SAME_STEP,
 ) -> VectorEnv:
-    """Make B copies that are reset in the step in which their episode ends.
+    """Make B copies, by default reset in the step in which their episode ends.
 
     Args:
         make_one: makes a copy; for "async" also in another process.
         num_envs: B.
         vector: one of VECTORS.
         seed: of the global generators of the processes of "async".
+        autoreset: when a copy is reset whose episode has ended.
     """
-    options = {"copy": False, "autoreset_mode": AutoresetMode.SAME_STEP}
+    options = {"copy": False, "autoreset_mode": autoreset}
     if vector == "sync":
         return SyncVectorEnv([make_one] * num_envs, **options)
     worker = functools.partial(_run_worker, seed)

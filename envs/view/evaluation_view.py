@@ -95,10 +95,11 @@ def _record_gymnasium(evaluation: Evaluation, path: Path) -> None:
 
 
 def _play_pictures(policy: Any, env: Any, seed: int, episodes: int) -> Iterator[np.ndarray]:
-    """Play some episodes and yield a picture at the start of each step."""
+    """Play some episodes and yield a picture of each one's start and of the end of each step."""
     observation = env.reset(seed)
+    yield env.render()
     while episodes:
-        yield env.render()
         step = env.step(policy(observation))
+        yield env.render()
         observation = step.observation
         episodes -= int(step.terminated | step.truncated)

@@ -127,7 +127,7 @@ def parse_train(argv: list[str], environment: type[Environment], flags: type) ->
     config = build(Config, values)
     world = build(environment, values)
     _refuse_idle(config, given)
-    if not _is_run_file(start.config):
+    if not _is_run_file(start.config, file):
         _refuse_idle(config, _leave_out(file, given), base | file)
     if resume is not None:
         for before, now in ((build(Config, base), config), (build(environment, base), world)):
@@ -146,9 +146,11 @@ def _read_start_file(path: Path | None, environment: type[Environment], old: Old
     """Read the file of `--config`; one that a run wrote gives neither its run's name nor notes."""
     if path is None:
         return {}
-    if not _is_run_file(path):
-        return _read_file(path, environment, old)
-    values = _read_file(path, environment)
+    names: OldNames = {}
+    values = _read_file(path, environment, names)
+    if not _is_run_file(path, values):
+        old |= names
+        return values
     if Path(str(values.get("run"))).name == path.absolute().parent.name:
         values.pop("run", None)  # that run has its name already
     return values
@@ -204,9 +206,16 @@ def _complete_new_run(config: Config, chosen: Values, notes: list[str]) -> Confi
     return dataclasses.replace(config, exploration=exploration)
 
 
-def _is_run_file(path: Path | None) -> bool:
-    """Return whether a run wrote the file: it has all options, also those without effect."""
-    return path is not None and path.name == CONFIG_NAME
+def _is_run_file(path: Path | None, values: Values) -> bool:
+    """Return whether a run wrote the file: it has all options, also those without effect.
+
+    That of an older run lacks newer options, so it is known by its name and by all parts.
+    """
+    parts = {
+        item.name for item in dataclasses.fields(Config) if dataclasses.is_dataclass(item.type)
+    }
+    given = {name.partition(".")[0] for name in values}
+    return path is not None and path.name == CONFIG_NAME and parts <= given
 
 
 def _refuse_command_line_only(cls: type, values: Values) -> None:
@@ -364,12 +373,12 @@ def _read_preset(
 
 
 def _find_run(name: str) -> Path:
-    """Find the folder of an existing run by its name or path.
+    """Find the folder of an existing run by its name or else its path.
 
     Raises:
         ConfigError: there is none.
     """
-    for folder in (Path(name), RUNS / name):
+    for folder in (RUNS / name, Path(name)):  # a folder here may have the run's name and a file
         if os.path.isfile(folder / CONFIG_NAME):
             return folder
     runs: Iterable[str] = [path.parent.name for path in RUNS.glob("*/config.yaml")]

@@ -202,9 +202,11 @@ def measure(flags: EvaluateFlags, argv: list[str], agent: "TD3", options: EnvOpt
         warn(warning)
     checkpoint = not_none(flags.checkpoint)
     metadata = {"checkpoint": str(checkpoint)} | ({"warning": warning} if warning else {})
-    # the best policy so far may be that before the first update; others do not say
+    # one that a run keeps may be from before the first update; others do not say
     trained = load(checkpoint, ()).metadata.get("actor_trained", True)
     notes = describe_residual(agent.config, trained)
+    if not (trained or notes):
+        notes = ["the policy has not learned yet: its actor is as it was made"]
     notes += [] if options.env else describe_engine(options.task, options.engine)
     write_figures(evaluation, flags, argv, metadata, notes)
     write_rollouts(evaluation, agent, flags, options)

@@ -52,18 +52,16 @@ class BestCheckpoint:
         """Return whether these are the scores of a better policy than all before, and adopt them
         if so.
 
-        A trained actor is better than any that is not. A return that is NaN or infinite is worse
-        than all others; where there is no return at all, the newest policy is the best.
+        A trained actor is better than any that is not, and stays trained, also where a resume
+        raises `burn_in`. A return that is NaN or infinite is worse than all others; where there is
+        no return at all, the newest policy is the best.
         """
+        actor_trained |= self.actor_trained
         is_scored = math.isfinite(metrics.get("episode_return", math.nan))
         score = _NONE
         if is_scored:
             score = (metrics.get("success_rate", 0.0), metrics["episode_return"])
-        better = (
-            actor_trained > self.actor_trained
-            or actor_trained == self.actor_trained
-            and (score > self.score or self.score == _NONE)
-        )
+        better = actor_trained > self.actor_trained or score > self.score or self.score == _NONE
         if better:
             names = ("success_rate", "episode_return") if is_scored else ()
             self.actor_trained = actor_trained

@@ -48,6 +48,11 @@ class Run(Protocol):
         """`steps` of the newest evaluation that was logged; 0 before the first."""
         ...
 
+    @property
+    def actor_trained(self) -> bool:
+        """True once the actor has been updated, here or where the run starts from."""
+        ...
+
     def stop(self, finished: bool = False, at_once: bool = True) -> None:
         """End the run after this step.
 
@@ -148,7 +153,8 @@ class KeepCheckpoints(Callback):
         """Keep the policy if its turn has come; called after every evaluation."""
         between = run.config.evaluation.every * self._every  # steps from one to the next
         if run.steps // between > run.logged_steps // between:
-            notes = {"trained_on": run.metadata, **run.source.metadata()}
+            notes = {"trained_on": run.metadata, "actor_trained": run.actor_trained}
+            notes |= run.source.metadata()
             run.keep(f"step_{run.steps}", run.agent.save, run.folder / f"step_{run.steps}", notes)
 
 

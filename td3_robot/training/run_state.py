@@ -74,6 +74,12 @@ class RunState:
         return self.steps, self.env_steps, self._agent.gradient_steps
 
     @property
+    def actor_trained(self) -> bool:
+        """True once the actor has been updated, here or where the run starts from."""
+        earlier = self.best.actor_trained or self._config.start_from is not None
+        return earlier or self._agent.actor_trained
+
+    @property
     def wall_s(self) -> float:
         """Seconds since process start, earlier sessions included."""
         return time.perf_counter() - self._started
@@ -122,10 +128,9 @@ class RunState:
             if len(gathered) > 1:
                 state["source"] = {"ranks": gathered}
             states = {**self._agent.state_dicts(), "trainer_state": state}
-            trained_on = {"trained_on": self._metadata, **self._source.metadata()}
-            write_resume_point(
-                self._folder, states, {"agent": self._agent.metadata(), **trained_on}
-            )
+            metadata = {"agent": self._agent.metadata(), "trained_on": self._metadata}
+            metadata |= {"actor_trained": self.actor_trained, **self._source.metadata()}
+            write_resume_point(self._folder, states, metadata)
         self.saved_steps = self.steps
 
     def load(self) -> list[str]:

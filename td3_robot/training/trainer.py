@@ -110,6 +110,11 @@ class Trainer:
         return self.state.solved_at_s
 
     @property
+    def actor_trained(self) -> bool:
+        """True once the actor has been updated, here or where the run starts from."""
+        return self.state.actor_trained
+
+    @property
     def progress(self) -> float:
         """Share of the run's steps already made."""
         return self.steps / self.config.steps
@@ -246,15 +251,6 @@ class Trainer:
         gathered = self.state.gather(with_replay)  # outside, as saving may fail in one process
         self.keep("the resume point", self.state.write, gathered)
         self._saved_at = time.perf_counter()  # a full disk is not tried again at every step
-
-    def save_resume_point(self, with_replay: bool = True) -> None:
-        """Write `last`: networks, optimizers and everything else the next step depends on.
-
-        Raises:
-            CheckpointError: it cannot be written; the former resume point stays.
-            NotFiniteError: the networks diverged; the former resume point stays.
-        """
-        self.state.write(self.state.gather(with_replay))
 
     def resume(self) -> list[str]:
         """Continue from the resume point `last`. Without a saved replay the policy first collects a

@@ -38,7 +38,7 @@ class Saves(Callback):
     def on_step(self, run) -> None:
         """See `Callback.on_step`."""
         if run.steps == self._at:
-            run.save_resume_point()
+            run.state.write(run.state.gather())
         if run.steps >= CONFIG.num_envs * ROUNDS:
             run.stop()
 

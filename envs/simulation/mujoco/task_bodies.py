@@ -66,7 +66,7 @@ def add_bodies(
                 name=body.name, pos=body.position, quat=body.quaternion, mocap=body.motion == PLACED
             )
         if body.motion == FREE:
-            added.add_freejoint(name=body.name)
+            added.add_freejoint(name=make_joint_name(body.name))
         if body.motion in (HELD, FREE, JOINTED):
             _weigh(added, body)
         bits = get_touch_bits(body.motion == HELD)
@@ -84,12 +84,12 @@ def add_bodies(
 
 
 def _add_jointed(spec: MjSpec, name: str, joint: BodyJoint) -> MjsBody:
-    """Add a body on a joint of its name; its frame at joint position zero is a mocap body."""
+    """Add a body on a joint; its frame at joint position zero is a mocap body."""
     frame = spec.worldbody.add_body(name=make_frame_name(name), mocap=True)
     added = frame.add_body(name=name)
     hinge = joint.kind == HINGE
     added.add_joint(
-        name=name,
+        name=make_joint_name(name),
         type=mujoco.mjtJoint.mjJNT_HINGE if hinge else mujoco.mjtJoint.mjJNT_SLIDE,
         axis=joint.axis,
         pos=joint.anchor,
@@ -105,6 +105,11 @@ def _add_jointed(spec: MjSpec, name: str, joint: BodyJoint) -> MjsBody:
 def make_frame_name(name: str) -> str:
     """Return the name of the mocap body that a jointed body hangs on."""
     return f"{name}/frame"
+
+
+def make_joint_name(name: str) -> str:
+    """Return the name of a body's joint, which differs from those of arms, such as `joint1`."""
+    return f"{name}/joint"
 
 
 def compute_held_pose(robot: Robot, pose: np.ndarray) -> np.ndarray:
@@ -277,11 +282,14 @@ def index_task(model: MjModel, bodies: Bodies, needs: PhysicsSpec) -> TaskIndex:
     return TaskIndex(
         needs=needs,
         free={
-            body.name: int(model.joint(body.name).qposadr[0])
+            body.name: int(model.joint(make_joint_name(body.name)).qposadr[0])
             for body in needs.bodies
             if body.motion == FREE
         },
-        joints={body.joint_key: int(model.joint(body.name).qposadr[0]) for body in jointed},
+        joints={
+            body.joint_key: int(model.joint(make_joint_name(body.name)).qposadr[0])
+            for body in jointed
+        },
         placed=tuple(placed),
         others=others,
         allowed=np.array([find_columns(f"allowed{row}") for row in rows], int).reshape(-1, 4),

@@ -13,7 +13,7 @@ from mujoco import MjData, MjModel
 from envs.robots import Robot
 from envs.simulation.bodies import VARIED, Body
 from envs.simulation.mujoco.model import CompiledModel
-from envs.simulation.mujoco.task_bodies import compute_held_pose
+from envs.simulation.mujoco.task_bodies import compute_held_pose, make_joint_name
 from envs.simulation.variation import Variation
 
 
@@ -110,11 +110,11 @@ class VariedModels:
             for number in range(len(body.geoms)):
                 model.geom_friction[model.geom(f"{body.name}/{number}").id, 0] = value[0]
         elif what == "anchor":
-            model.jnt_pos[model.joint(body.name).id] = value
+            model.jnt_pos[model.joint(make_joint_name(body.name)).id] = value
         elif what == "joint_friction":
-            model.dof_frictionloss[model.joint(body.name).dofadr[0]] = value[0]
+            model.dof_frictionloss[model.joint(make_joint_name(body.name)).dofadr[0]] = value[0]
         elif what == "joint_damping":
-            model.dof_damping[model.joint(body.name).dofadr[0]] = value[0]
+            model.dof_damping[model.joint(make_joint_name(body.name)).dofadr[0]] = value[0]
         else:
             pose = compute_held_pose(self._robot, value)
             model.body_pos[index] = pose[:3]

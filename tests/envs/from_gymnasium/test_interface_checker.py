@@ -92,6 +92,14 @@ STEPS = {
         lambda o, r, t, *rest: (o, r, "no", *rest),
         "terminated must be one real number, got str 'no'",
     ),
+    "success in words": (
+        lambda *parts: (*parts[:4], {"success": "no"}),
+        "info['success'] must be true or false, got str 'no'",
+    ),
+    "success of several tasks": (
+        lambda *parts: (*parts[:4], {"is_success": {"lift": True}}),
+        "info['is_success'] must be true or false, got dict {'lift': True}",
+    ),
     "no info": (lambda *parts: (*parts[:4], None), "info must be a dict, got NoneType None"),
 }
 

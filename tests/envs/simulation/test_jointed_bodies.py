@@ -1,5 +1,6 @@
 """Bodies that hang on a hinge or slide: the laws of their motion, and what episodes vary of them."""
 
+import dataclasses
 import math
 
 import mujoco
@@ -118,12 +119,30 @@ def test_its_pose_is_that_of_mujoco(kind):
         data = mujoco.MjData(model)
         data.mocap_pos[0] = place[row, :3]
         data.mocap_quat[0] = place[row, 3:]
-        data.qpos[model.joint("lid").qposadr[0]] = scene["lid_joint"][row]
+        data.qpos[model.joint("lid/joint").qposadr[0]] = scene["lid_joint"][row]
         mujoco.mj_kinematics(model, data)
         found = torch.from_numpy(data.body("lid").xpos)
         torch.testing.assert_close(found, expected[row, :3, 3], atol=1e-5, rtol=0.0)
         R = torch.from_numpy(data.body("lid").xmat.reshape(3, 3))
         torch.testing.assert_close(R, expected[row, :3, :3], atol=1e-5, rtol=0.0)
+
+
+def test_a_body_may_be_called_like_a_joint_of_the_robot():
+    """It falls like any other, and so does a free one."""
+    name = "joint1"
+    block = make_slide()
+    named = dataclasses.replace(block, name=name)
+    free = dataclasses.replace(block, name=name, motion="free", joint=None)
+    expected = Hung(block).wait(3)
+    torch.testing.assert_close(Hung(named).wait(3), expected, rtol=0.0, atol=0.0)
+    fallen = Hung(free)
+    rest = Command(torch.zeros_like(fallen.state.q), None)
+    for _ in range(3):
+        fallen.state, fallen.scene = fallen.engine.step(
+            fallen.model, fallen.state, rest, fallen.scene
+        )
+    height = fallen.scene[name][0, 2] - FAR[2]
+    torch.testing.assert_close(height, expected[-1, 0], atol=1e-4, rtol=0.0)
 
 
 def test_episodes_differ_in_how_hard_they_turn():

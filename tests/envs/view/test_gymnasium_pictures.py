@@ -64,16 +64,16 @@ def none_stays_registered():
         gym.registry.pop(f"{kind.__name__}-v0", None)
 
 
-def test_a_recording_has_every_step_of_three_episodes_once(tmp_path):
+def test_a_recording_has_start_and_every_step_of_three_episodes_once(tmp_path):
     evaluation = evaluation_of(Counting)
     record(evaluation, tmp_path / "frames")
     files = sorted((tmp_path / "frames").iterdir())
-    assert [iio.imread(file)[0, 0, 0] for file in files] == 3 * [0, 40, 80, 120, 160]
+    assert [iio.imread(file)[0, 0, 0] for file in files] == 3 * [0, 40, 80, 120, 160, 200]
     record(evaluation, tmp_path / "film.gif")
     film = iio.improps(tmp_path / "film.gif", plugin="pillow")
-    assert film.n_images == 3 * STEPS and iio.immeta(tmp_path / "film.gif")["duration"] == 100
+    assert film.n_images == 3 * (STEPS + 1) and iio.immeta(tmp_path / "film.gif")["duration"] == 100
     record(evaluation, tmp_path / "end.png")
-    assert iio.imread(tmp_path / "end.png")[0, 0, 0] == 160
+    assert iio.imread(tmp_path / "end.png")[0, 0, 0] == 200
 
 
 def test_one_that_draws_nothing_is_one_line_and_no_file(tmp_path):

@@ -48,6 +48,15 @@ def test_what_a_run_is_about_stays_so_when_it_is_resumed(name, value, before):
     assert get_refusal(parse_train, ["--resume", "mine", f"--{name}", str(value)]) == message
 
 
+def test_a_run_is_found_by_its_name_beside_a_folder_with_a_file_for_it():
+    for folder, steps in (("mine", 200), ("checkpoints/mine", 100)):
+        Path(folder).mkdir(parents=True)
+        save_config(Config(steps=steps), Path(folder, "config.yaml"))
+    found = parse_train(["--resume", "mine"])
+    assert (found.resume, found.config.steps) == (Path("checkpoints/mine"), 100)
+    assert parse_train(["--resume", str(Path("mine").absolute())]).config.steps == 200
+
+
 def test_a_file_cannot_rename_a_run_that_is_resumed():
     Path("checkpoints/mine").mkdir(parents=True)
     save_config(Config(), Path("checkpoints/mine/config.yaml"))

@@ -126,6 +126,18 @@ def test_a_file_that_a_run_wrote_is_taken_with_all_that_waits_in_it(tmp_path):
     )
 
 
+def test_a_file_of_ones_own_may_have_the_name_of_a_runs(tmp_path):
+    path = tmp_path / "mine/config.yaml"
+    path.parent.mkdir()
+    path.write_text("run: mine\nreplay:\n  priority_alpha: 0.9\n")
+    message = refusal(f"--config {path}")
+    assert message == "replay.priority_alpha has no effect without replay.prioritized true"
+    path.write_text("run: mine\nenvs: 8\n")
+    arguments = parse_train(["--config", str(path)])
+    assert (arguments.config.run, arguments.config.num_envs) == ("mine", 8)
+    assert "num_envs" in arguments.notes[0]
+
+
 @pytest.mark.parametrize(
     "option", ["robot x", "task x", "gripper x", "tcp x", "sparse true", "guard true"]
 )

@@ -38,6 +38,10 @@ class Options:
     switch: bool = option(False, aliases=("lever",))
 
 
+WHOLE = {"run": "old", "envs": 5, "td3.tau": 0.01, "reward.scale": 1, "evaluation.keep": 0}
+WHOLE |= {"exploration.guide": "null", "replay.n_step": 1, "schedule.lr": "constant"}
+
+
 def read(line: str) -> tuple[dict, dict]:
     """The values of a command line, and what there is to say of older names."""
     old = {}
@@ -57,7 +61,8 @@ def test_flags_and_files_take_older_names_and_say_the_new_ones_in_one_line():
 
 def test_run_folders_with_older_names_are_read_in_silence():
     Path("checkpoints/old").mkdir(parents=True)
-    Path("checkpoints/old/config.yaml").write_text("run: old\nenvs: 5\n")
+    values = "\n".join(f"{name}: {value}" for name, value in WHOLE.items())  # a run writes all
+    Path("checkpoints/old/config.yaml").write_text(values)
     for line in ("--resume old", "--config checkpoints/old/config.yaml"):
         parsed = parse_train(line.split())
         assert parsed.config.num_envs == 5 and parsed.notes == ()

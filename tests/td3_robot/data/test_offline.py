@@ -83,7 +83,7 @@ def test_interrupted_and_resumed_it_ends_exactly_as_uninterrupted(
     for _ in range(25):
         first._learn()
     first.agent.save(tmp_path / "run")
-    first.save_resume_point()
+    first.state.write(first.state.gather())
     second = train(tmp_path / "run", steps=60, agent_seed=9, **options)
     second.resume()
     assert second.steps == 25

@@ -1,12 +1,14 @@
 """Callbacks see the run, add to its metrics, stop it and keep checkpoints."""
 
+import dataclasses
 import json
+from pathlib import Path
 
 import pytest
 import torch
 
 from td3_robot import checkpoint
-from td3_robot.config.run import Config, EvaluationConfig
+from td3_robot.config.run import Config, EvaluationConfig, ExplorationConfig
 from td3_robot.errors import ConfigError
 from td3_robot.training.callbacks import (
     Callback,
@@ -146,6 +148,43 @@ def test_checkpoints_are_kept_as_they_were(tmp_path, train):
     for path, number in zip(kept, (1, 3, 5)):
         actor = checkpoint.read(path, names=("actor", "Q1", "Q2"))["actor"]
         assert all(torch.equal(actor[name], log.actors[number][name]) for name in actor)
+
+
+@pytest.mark.parametrize("start_from", [None, Path("another")])
+def test_a_kept_checkpoint_says_whether_its_actor_has_learned(tmp_path, train, start_from):
+    """Nothing is learned in the first 150 steps; evaluations are at 60, 120, ..."""
+    made = train(
+        tmp_path,
+        exploration=ExplorationConfig(start_steps=150),
+        callbacks=[KeepCheckpoints(every=1), StopAt(120, 0, 400)],
+        start_from=start_from,
+    )
+    made.run()
+
+    def read_trained(name):
+        return checkpoint.load(tmp_path / name, names=()).metadata["actor_trained"]
+
+    other = start_from is not None
+    assert [read_trained(name) for name in ("step_60", "step_120", "last")] == 3 * [other]
+    resumed = train(tmp_path, exploration=made.config.exploration, callbacks=[KeepCheckpoints(1)])
+    resumed.resume()
+    resumed.run()
+    assert [read_trained(name) for name in ("step_120", "step_180", "last")] == [other, True, True]
+
+
+def test_a_policy_that_has_learned_stays_so_where_a_resume_raises_the_burn_in(
+    tmp_path, train, scripted
+):
+    """Evaluations at 60, 120, ...; the one at 180 is the best, after the resume."""
+    first = train(tmp_path, evaluation_env=scripted([0.2, 0.4]), callbacks=[StopAt(120, 0, 400)])
+    first.run()
+    rates = scripted([0.8, *9 * [0.3]])
+    td3 = dataclasses.replace(first.config.td3, burn_in=10**6)
+    callbacks = [KeepCheckpoints(every=1)]
+    second = train(tmp_path, evaluation_env=rates, td3=td3, callbacks=callbacks)
+    second.resume()
+    assert second.run()["best_at_steps"] == 180
+    assert checkpoint.load(tmp_path / "step_180", names=()).metadata["actor_trained"]
 
 
 def test_the_configuration_asks_for_them():

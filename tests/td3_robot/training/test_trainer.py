@@ -403,6 +403,7 @@ def test_the_folder_says_what_was_trained_on_and_the_score_that_made_it_the_best
         "agent",
         "trained_on",
         "rewards",
+        "actor_trained",
     }
     assert (summary["success_rate"], row["success_rate"]) == (0.8, 0.6)  # in every digit
     report(trainer, summary, "python train.py", None)
