@@ -48,7 +48,7 @@ class FingerJoints:
 
 
 def list_joints_below(tree: Tree, link: str) -> list[Joint]:
-    """List the moving joints below a link."""
+    """List the moving joints below a link, but those that follow one above it, as in arms."""
     found = []
     links = [link]
     for parent in links:  # grows while it is walked
@@ -56,7 +56,7 @@ def list_joints_below(tree: Tree, link: str) -> list[Joint]:
             links.append(joint.child)
             if joint.moves:
                 found.append(joint)
-    return found
+    return [joint for joint in found if _find_leader(tree, joint) in found]
 
 
 def find_hand(file: CompiledFile, names: Names, tree: Tree, carrier: str) -> FingerJoints:
@@ -106,6 +106,13 @@ def _has_linkage(model: Any, names: Names, joints: list[int]) -> bool:
     return any(
         all(bodies & set(names.list_path(end)) for end in ends) for _, ends in iter_ties(model)
     )
+
+
+def _find_leader(tree: Tree, joint: Joint) -> Joint:
+    """Find the joint that a joint follows in the end; itself for none."""
+    while joint.mimic is not None:
+        joint = tree.joints[joint.mimic.joint]
+    return joint
 
 
 def _find_multiple(tree: Tree, joint: Joint, leader: Joint) -> float | None:
