@@ -48,7 +48,7 @@ class FingerJoints:
 
 
 def list_joints_below(tree: Tree, link: str) -> list[Joint]:
-    """List the moving joints below a link, but those that follow one above it, as in arms."""
+    """List the moving joints below a link."""
     found = []
     links = [link]
     for parent in links:  # grows while it is walked
@@ -56,19 +56,25 @@ def list_joints_below(tree: Tree, link: str) -> list[Joint]:
             links.append(joint.child)
             if joint.moves:
                 found.append(joint)
-    return [joint for joint in found if _find_leader(tree, joint) in found]
+    return found
+
+
+def list_finger_joints(tree: Tree, link: str) -> list[Joint]:
+    """List the moving joints below a link, but those that follow one above it."""
+    below = list_joints_below(tree, link)
+    return [joint for joint in below if _find_leader(tree, joint) in below]
 
 
 def find_hand(file: CompiledFile, names: Names, tree: Tree, carrier: str) -> FingerJoints:
     """Find the fingers that hang on a link.
 
-    Of the joints below, each but the leader follows it (`equality`), in proportion; an actuator
-    drives one of them, or a tendon of them.
+    Of the joints below, each but the leader follows it (`equality`), in proportion, or else a joint
+    of the arm; an actuator drives one of them, or a tendon of them.
 
     Raises:
         NoHand: the joints below are no such fingers.
     """
-    joints = list_joints_below(tree, carrier)
+    joints = list_finger_joints(tree, carrier)
     if len(joints) < 2:
         raise NoHand("one jaw alone moves")
     indices = [names.joints.index(joint.name) for joint in joints]

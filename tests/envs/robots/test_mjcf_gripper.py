@@ -88,6 +88,15 @@ def test_a_servo_without_force_limits_gives_what_its_stiffness_does_over_the_str
     assert gripper is not None and gripper.physics.torque.tolist() == [200.0 * 0.04 / 2.0]
 
 
+def test_what_the_arm_leads_beyond_the_tcp_is_no_finger(write, capsys):
+    flap = LEFT.replace("left", "flap")
+    led = '<equality><joint joint1="flap" joint2="a" polycoef="0 .1 0 0 0"/></equality>'
+    gripper = load_mjcf(write(LEFT + RIGHT + flap, TIED + SERVO + led), velocity=(1.0,)).gripper
+    assert gripper is not None and gripper.joints == ("gripper/left", "gripper/right")
+    warning = capsys.readouterr().err
+    assert "joints beyond the TCP stand still (flap): the gripper carries" in warning
+
+
 LINKAGE = (
     '<equality><connect body1="left" body2="right" anchor="0 0 0"/>'
     '<joint joint1="right" joint2="left"/></equality>'
