@@ -121,7 +121,7 @@ def format_robot(robot: Robot, xacro: dict[str, str]) -> str:
         "# Computed: away from limits and singularities, the TCP in the middle of the workspace."
     ]
     lines += [f"home: {_format_numbers(robot.home)}"]
-    lines += ["# From the file; endless joints have two turns either way.", "qlim:"]
+    lines += ["# From the file; endless joints have one turn either way.", "qlim:"]
     lines += [f"  - {_format_numbers(row)}" for row in robot.qlim]
     lines += [f"qdlim: {_format_numbers(robot.qdlim)}"]
     if robot.qddlim is not None:

@@ -3,11 +3,9 @@
 # pyright: reportAttributeAccessIssue=false
 # MuJoCo's Python package has no type stubs.
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -28,7 +26,6 @@ from envs.robots.urdf.arm import (
     read_position_limits,
     spread_velocity,
 )
-from envs.robots.urdf.rtb_model import build_model
 from envs.robots.urdf.tree import Joint, Tree
 
 _HOME = "home"  # the keyframe that Menagerie's arms start from
@@ -67,15 +64,6 @@ class MjcfArm:
     gripper: Gripper | None
     tcp_link: str
     name: str
-
-    @functools.cached_property
-    def model(self) -> Any:
-        """The roboticstoolbox Robot, for drawing and reference.
-
-        Its joints are those that move, all others stand still; its link frames are those of the
-        file's bodies.
-        """
-        return build_model(self.tree, self.moving)
 
 
 def load_mjcf(

@@ -8,7 +8,13 @@ import numpy as np
 from envs.robots.gripper import Gripper, gripper_names
 from envs.robots.mjcf.compile import CompiledFile
 from envs.robots.mjcf.frames import make_pose
-from envs.robots.mjcf.hand import FingerJoints, NoHand, find_hand, list_joints_below
+from envs.robots.mjcf.hand import (
+    FingerJoints,
+    NoHand,
+    find_hand,
+    list_finger_joints,
+    list_joints_below,
+)
 from envs.robots.mjcf.names import Names
 from envs.robots.mjcf.pads import FingerPads, make_pads, measure_fingers
 from envs.robots.robot import name_arm
@@ -77,13 +83,16 @@ def attach_gripper(
     if grip is None:
         return tree, None, _explain(file, names, tree, carrier)
     hand = grip.hand
+    notices = []
+    if led := [joint for joint in list_joints_below(tree, carrier) if joint not in hand.joints]:
+        still = join_names(joint.name for joint in led)
+        notices.append(f"joints beyond the TCP stand still ({still}): the gripper carries them")
     root = f"{carrier}:{BASE}"
     tree = _hang_on(tree, carrier, root)
     links = tuple(_name_moved_link(joint) for joint in hand.joints)
     first, second = hand.fingers
     T_ct = _find_pose(tree, carrier, tcp)
     pads = None
-    notices = []
     if grip.fingers is not None:
         T_ch = _find_pose(tree, carrier, grip.fingers.body)
         pads = make_pads(grip.fingers, np.linalg.inv(T_ch) @ T_ct, (links[first], links[second]))
@@ -112,7 +121,7 @@ def attach_gripper(
 
 def _explain(file: CompiledFile, names: Names, tree: Tree, carrier: str) -> list[str]:
     """Explain why what moves beyond a link stands still; [] if nothing does."""
-    joints = list_joints_below(tree, carrier)
+    joints = list_finger_joints(tree, carrier)
     if not joints:
         return []
     try:

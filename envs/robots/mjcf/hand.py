@@ -59,16 +59,22 @@ def list_joints_below(tree: Tree, link: str) -> list[Joint]:
     return found
 
 
+def list_finger_joints(tree: Tree, link: str) -> list[Joint]:
+    """List the moving joints below a link, but those that follow one above it."""
+    below = list_joints_below(tree, link)
+    return [joint for joint in below if _find_leader(tree, joint) in below]
+
+
 def find_hand(file: CompiledFile, names: Names, tree: Tree, carrier: str) -> FingerJoints:
     """Find the fingers that hang on a link.
 
-    Of the joints below, each but the leader follows it (`equality`), in proportion; an actuator
-    drives one of them, or a tendon of them.
+    Of the joints below, each but the leader follows it (`equality`), in proportion, or else a joint
+    of the arm; an actuator drives one of them, or a tendon of them.
 
     Raises:
         NoHand: the joints below are no such fingers.
     """
-    joints = list_joints_below(tree, carrier)
+    joints = list_finger_joints(tree, carrier)
     if len(joints) < 2:
         raise NoHand("one jaw alone moves")
     indices = [names.joints.index(joint.name) for joint in joints]
@@ -106,6 +112,13 @@ def _has_linkage(model: Any, names: Names, joints: list[int]) -> bool:
     return any(
         all(bodies & set(names.list_path(end)) for end in ends) for _, ends in iter_ties(model)
     )
+
+
+def _find_leader(tree: Tree, joint: Joint) -> Joint:
+    """Find the joint that a joint follows in the end; itself for none."""
+    while joint.mimic is not None:
+        joint = tree.joints[joint.mimic.joint]
+    return joint
 
 
 def _find_multiple(tree: Tree, joint: Joint, leader: Joint) -> float | None:

@@ -1,11 +1,9 @@
 """The serial arm in a robot description: from its root to the TCP."""
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +13,6 @@ from envs.kinematics import Chain
 from envs.robots.physics import Physics
 from envs.robots.urdf.links import make_axis_frame
 from envs.robots.urdf.read import read_urdf
-from envs.robots.urdf.rtb_model import build_model
 from envs.robots.urdf.tcp import find_tcp, list_moving_joints
 from envs.robots.urdf.tree import FAR, Joint, Tree, join_names
 from td3_robot.errors import ConfigError, not_none, unknown
@@ -62,14 +59,6 @@ class UrdfArm:
     def moving(self) -> tuple[str, ...]:
         """Names of the joints that move: the arm's n."""
         return self.joint_names
-
-    @functools.cached_property
-    def model(self) -> Any:
-        """The roboticstoolbox Robot, for drawing and reference.
-
-        Its joints are those that move, all others stand still; its link frames are the file's.
-        """
-        return build_model(self.tree, self.moving)
 
 
 def load_urdf(

@@ -285,7 +285,7 @@ class MujocoEngine:
     ) -> Tensor:
         """Limit the servos' reference (B, 2 n + 1) to where they give all their torque.
 
-        A blocked arm therefore does not wind up.
+        A blocked arm therefore does not wind up. Where stiffness varies, this is the nominal one's.
         """
         drives = self.physics.drives
         n = self._n

@@ -71,3 +71,21 @@ def test_what_is_not_taken_of_an_equality_is_told(load, capsys, equality, notice
 def test_what_is_taken_as_it_is_needs_no_word(load, capsys):
     load(*CHAIN)
     assert "joint" not in capsys.readouterr().err
+
+
+FLAP = """<site name="tcp" pos="0 0 .1"/>
+<body name="flap"><joint name="f" axis="0 1 0" range="-2 2"/><geom size=".02"/></body>
+<body name="{0}"><joint name="{0}" range="-2 2"/><geom size=".02"/></body>"""
+
+
+def test_what_follows_the_arm_beyond_the_tcp_does_not_stand_still(tmp_path, capsys):
+    """The joint of the flap is a hinge beyond the TCP, as `loose` is, but one of the arm leads it.
+
+    Neither makes a gripper: nothing says of the flap that it has to follow the loose one.
+    """
+    path = tmp_path / "led.xml"
+    text = ARM.replace('<site name="tcp" pos="0 0 .1"/>', FLAP.format("loose"))
+    path.write_text(text.format('<joint joint1="f" joint2="b" polycoef="0 -1 0 0 0"/>'))
+    load_mjcf(str(path), velocity=(1.0,))
+    warning = capsys.readouterr().err
+    assert "joints beyond the TCP stand still (loose): one jaw alone moves" in warning

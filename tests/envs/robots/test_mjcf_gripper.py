@@ -11,6 +11,7 @@ from envs.collision.files import find_capsule_file, find_gripper_file, format_fi
 from envs.collision.fitting.__main__ import make_parser
 from envs.controllers import make_baseline
 from envs.robots.mjcf import load_mjcf
+from envs.robots.urdf import build_model
 
 mujoco = pytest.importorskip("mujoco")
 
@@ -87,6 +88,15 @@ def test_a_servo_without_force_limits_gives_what_its_stiffness_does_over_the_str
     assert gripper is not None and gripper.physics.torque.tolist() == [200.0 * 0.04 / 2.0]
 
 
+def test_what_the_arm_leads_beyond_the_tcp_is_no_finger(write, capsys):
+    flap = LEFT.replace("left", "flap")
+    led = '<equality><joint joint1="flap" joint2="a" polycoef="0 .1 0 0 0"/></equality>'
+    gripper = load_mjcf(write(LEFT + RIGHT + flap, TIED + SERVO + led), velocity=(1.0,)).gripper
+    assert gripper is not None and gripper.joints == ("gripper/left", "gripper/right")
+    warning = capsys.readouterr().err
+    assert "joints beyond the TCP stand still (flap): the gripper carries" in warning
+
+
 LINKAGE = (
     '<equality><connect body1="left" body2="right" anchor="0 0 0"/>'
     '<joint joint1="right" joint2="left"/></equality>'
@@ -115,7 +125,7 @@ LINKAGE = (
 def test_other_fingers_stand_still_and_one_line_says_why(write, capsys, fingers, more, reason):
     arm = load_mjcf(write(fingers, more), velocity=(1.0,))
     assert arm.gripper is None and arm.joint_names == ("a", "b")
-    assert sum(link.isjoint for link in arm.model.links) == 2
+    assert sum(link.isjoint for link in build_model(arm.tree, arm.moving).links) == 2
     told = capsys.readouterr().err
     assert told.count("\n") == 1 and reason in told and "--gripper takes one of ours" in told
 

@@ -62,7 +62,10 @@ def test_a_registered_robot_is_the_one_of_its_file(configs, capsys):
     assert "now it is --robot my_gantry" in capsys.readouterr().out
     expected = make_robot(str(GANTRY), tcp="tool0", acceleration=3.0)
     assert_same(make_robot("my_gantry"), expected)
-    assert [path.name for path in (configs / "robots").iterdir()] == ["my_gantry.yaml"]
+    (path,) = (configs / "robots").iterdir()
+    assert path.name == "my_gantry.yaml"
+    assert expected.qlim[1, 2] == pytest.approx(2.0 * np.pi)  # of the endless wrist
+    assert "endless joints have one turn either way" in path.read_text()
 
 
 def test_the_arguments_of_a_xacro_file_are_kept(configs, arm):

@@ -264,13 +264,12 @@ def test_joints_off_the_arm_stand_still_where_they_may():
     """The left finger's limits leave out zero: it stands at 10 mm, and its mimic at -10 mm."""
     arm = load_urdf(GANTRY)
     q = [0.1, -0.4, 0.7]
-    T = arm.model.fkine(q, end="tool0").inv()
-    assert arm.model.n == 3
+    drawn = build_model(arm.tree, arm.moving)
+    T = drawn.fkine(q, end="tool0").inv()
+    assert drawn.n == 3
+    np.testing.assert_allclose((T * drawn.fkine(q, end="left_finger")).t, [0, 0.01, 0], atol=1e-12)
     np.testing.assert_allclose(
-        (T * arm.model.fkine(q, end="left_finger")).t, [0, 0.01, 0], atol=1e-12
-    )
-    np.testing.assert_allclose(
-        (T * arm.model.fkine(q, end="right_finger")).t, [0, -0.01, 0], atol=1e-12
+        (T * drawn.fkine(q, end="right_finger")).t, [0, -0.01, 0], atol=1e-12
     )
 
 
@@ -279,15 +278,14 @@ def test_the_model_wears_the_shapes_and_limits(tmp_path):
     mesh.write_text("solid")
     shape = '<link name="wrist"><visual><geometry><mesh filename="finger.stl" scale="1 2 3"/></geometry></visual></link>'
     arm = load_urdf(edited(tmp_path, ('<link name="wrist"/>', shape)))
-    shapes = {
-        link.name: [type(shape).__name__ for shape in link.geometry] for link in arm.model.links
-    }
+    drawn = build_model(arm.tree, arm.moving)
+    shapes = {link.name: [type(shape).__name__ for shape in link.geometry] for link in drawn.links}
     assert (
         shapes
         | {"base": ["Cuboid"], "carriage": ["Sphere"], "arm": ["Cylinder"], "wrist": ["Mesh"]}
         == shapes
     )
-    links = {link.name: link for link in arm.model.links}
+    links = {link.name: link for link in drawn.links}
     assert [type(shape).__name__ for shape in links["base"].collision] == ["Cuboid"]
     assert list(links["base"].geometry)[0].color[:3] == pytest.approx((1, 0.5, 0))
     wrist = list(links["wrist"].geometry)[0]
@@ -396,13 +394,14 @@ def test_any_chain_moves_as_its_description_and_as_roboticstoolbox_say(
     path = tmp_path_factory.mktemp("any") / "any.urdf"
     path.write_text(text)
     arm = load_urdf(path, tcp)
+    drawn = build_model(arm.tree, arm.moving)
     q = np.random.default_rng(seed).uniform(-3, 3, (3, len(chain)))
     expected = [reference(base, chain, row) for row in q]
     exact = compile_path(read_urdf(path).find_path(tcp), torch.float64)
     np.testing.assert_allclose(fkine(exact, torch.tensor(q)), [T for T, _ in expected], atol=1e-9)
     np.testing.assert_allclose(jacob0(exact, torch.tensor(q)), [J for _, J in expected], atol=1e-9)
     np.testing.assert_allclose(
-        [arm.model.fkine(row, end=tcp).A for row in q], [T for T, _ in expected], atol=1e-9
+        [drawn.fkine(row, end=tcp).A for row in q], [T for T, _ in expected], atol=1e-9
     )
     single = fkine(arm.chain, torch.tensor(q, dtype=torch.float32))
     np.testing.assert_allclose(single, [T for T, _ in expected], atol=1e-5 * (1 + 10 * len(chain)))

@@ -13,7 +13,7 @@ from envs.collision.fitting.shapes import fit_link, select_shapes
 from envs.config.notices import warn_once
 from envs.kinematics import fkine
 from envs.robots import make_robot
-from envs.robots.urdf import Pose, load_urdf, read_urdf
+from envs.robots.urdf import Pose, build_model, load_urdf, read_urdf
 from td3_robot.errors import ConfigError
 from tests.support import get_file_refusal
 
@@ -138,7 +138,7 @@ def test_soft_limits_are_held(tmp_path, soft, capsys):
     changed = ('velocity="2" effort="50"/>', f'velocity="2" effort="50"/>{safety}')
     arm = load_urdf(written(tmp_path, changed))
     assert arm.qlim[:, 1].tolist() == [lower, upper]
-    assert arm.model.qlim[:, 1].tolist() == [lower, upper]
+    assert build_model(arm.tree, arm.moving).qlim[:, 1].tolist() == [lower, upper]
     assert capsys.readouterr().err == ""
 
 
@@ -169,7 +169,7 @@ def test_a_capsule_is_a_capsule(tmp_path, length, half):
     capsule = f'<capsule radius="0.05" length="{length}"/>'
     changed = ('<cylinder radius="0.04" length="0.4"/>', capsule)
     arm = load_urdf(written(tmp_path, changed), "tool0")
-    (found,) = fit_link(select_shapes(arm.model.link_dict["arm"]), 3)
+    (found,) = fit_link(select_shapes(build_model(arm.tree, arm.moving).link_dict["arm"]), 3)
     ends = np.sort(found[:6].reshape(2, 3), axis=0)
     np.testing.assert_allclose(ends, [[0.2 - half, 0, 0], [0.2 + half, 0, 0]], atol=1e-7)
     assert found[6] == pytest.approx(0.05, abs=1e-4)
