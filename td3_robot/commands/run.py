@@ -189,6 +189,10 @@ def build_scene(policy: Policy, arguments: Arguments) -> dict[str, Any]:
                 f"{error}. {get_program('run')} knows goal and obstacles alone: call "
                 "td3_robot.deploy.Policy from your own program, see docs/how-to/deploy-real-arm.md"
             ) from None
+        if policy.scene["goal"] == (POSE,) and scene["goal"].size != POSE:
+            raise DeployError(
+                f"{error}; a pose is x,y,z [m] and a unit quaternion w,x,y,z"
+            ) from None
         raise
     policy.reset()
     if scene["goal"].size == POSE:  # what is typed is rounded, and the arrival is measured by it
