@@ -54,7 +54,7 @@ class TrainFlags:
     """
 
     EXAMPLES: ClassVar = (
-        ("--robot panda", "train a Panda to reach, in a minute or two, into checkpoints/runN"),
+        ("--robot panda", "train a Panda to reach, in a few minutes, into checkpoints/runN"),
         ("--robot ur5e --task reach_pose --run mine --swift", "watch another arm learn poses"),
         ("--resume mine --steps 2000000", "train that run on"),
     )

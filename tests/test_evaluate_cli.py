@@ -200,7 +200,7 @@ def test_table_and_json_say_the_same(work):
         (
             "--checkpoint still --baseline rmc",
             "unknown baseline 'rmc'; did you mean 'rrmc'? valid choices: "
-            "ik, insert_spiral, insert_straight, insert_tilted, neo, pick, push, random, reactive, replan, rrmc",
+            "empty for none, neo, random, reactive, rrmc, the name or folder of a run",
         ),
         ("--checkpoint still --baseline RRMC", "unknown baseline 'RRMC'; did you mean 'rrmc'?"),
         (

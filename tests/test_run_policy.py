@@ -25,7 +25,7 @@ from td3_robot.commands.goal import check_goal, suggest_time
 from td3_robot.commands.run import NOT_REACHED, Arguments, build_scene, replace_limits
 from td3_robot.deploy import Obstacles, Policy, Robot
 from td3_robot.deploy.arm import Reading
-from td3_robot.deploy.errors import OldExport
+from td3_robot.deploy.errors import DeployError, OldExport
 from td3_robot.deploy.planning.reachability import NearestPose
 from td3_robot.deploy.robot.limits import FR3
 from td3_robot.deploy.robot.rotations import to_quaternion
@@ -271,6 +271,12 @@ def test_an_arm_at_a_goal_whose_quaternion_was_rounded_is_not_turned_from_it(exp
     recorded = RecordedArm(arm)
     recorded.read()
     assert recorded.measure_arrival(policy.robot, scene["goal"], 0.01, 0.09).turn < 1e-6
+
+
+def test_a_goal_that_should_be_a_pose_says_what_a_pose_is(exported):
+    arguments = Arguments(policy=exported("reach_pose"), goal=(0.4, 0.1, 0.4))
+    with pytest.raises(DeployError, match=r"be 7 .*; a pose is x,y,z \[m\] and a unit quaternion"):
+        build_scene(Policy.load(arguments.policy), arguments)
 
 
 def test_obstacles_that_move_are_refused_before_anything_moves(path, in_process, tmp_path):

@@ -41,7 +41,7 @@ ACCELERATION = (1e-3, 1e5, "no arm has more")
 # Options of an evaluation that replace those of the training.
 CONDITIONS = ("engine", "randomize", *DISTURBANCES)
 # ids of gymnasium-robotics and panda-gym with goals
-_GOALS = ("AntMaze", "Fetch", "Hand", "Panda", "PointMaze")
+_GOALS = ("AntMaze", "Hand", "Panda", "PointMaze")
 _PLAIN_ID = re.compile(r"([\w.-]+/)?[\w.-]+", re.ASCII)  # of a Gymnasium id that imports nothing
 
 

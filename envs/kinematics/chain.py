@@ -199,12 +199,10 @@ def compute_tcp_pose(frames: list[Tensor]) -> Tensor:
 
 def compute_jacobian(chain: Chain, frames: list[Tensor]) -> Tensor:
     """Compute `jacob0` from the `link_frames` of q."""
-    *frames, M = frames
-    # (n, 3, B)
-    axes, origins = torch.stack([frame[:, 2:].expand(3, 2, M.shape[2]) for frame in frames]).unbind(
-        2
-    )
-    linear = _cross(axes, M[:, 3] - origins)
+    *joints, tcp = frames
+    lines = [frame[:, 2:].expand(3, 2, tcp.shape[2]) for frame in joints]  # axis and origin
+    axes, origins = torch.stack(lines).unbind(2)  # (n, 3, B) each
+    linear = _cross(axes, tcp[:, 3] - origins)
     angular = axes
     if any(chain.prismatic):
         slides = chain.slides[:, None, None]

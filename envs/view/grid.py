@@ -54,8 +54,8 @@ def play_grid(policy: Policy, env: ArmEnv, seed: int, name: str = "policy") -> I
     done = met = succeeding = 0
     title = f"{env.robot.name}, {find_task_name(env.task)}, {env.num_envs} arms"
     for steps in count():
-        ends = f"; {met} of {done} episodes" if done else ""
-        state = f"{name}: {succeeding} at a success{ends}"
+        ends = f"; {met} of {done} episodes did" if done else ""
+        state = f"{name}: {succeeding} of {env.num_envs} succeed now{ends}"
         yield _make_frame(env, places, f"{title}, {steps * env.task.dt:.2f} s\n{state}")
         step = env.step(policy(observation))
         observation = step.observation

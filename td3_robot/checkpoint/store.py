@@ -199,7 +199,9 @@ def make_missing_error(path: Path) -> CheckpointError:
     place = path if os.path.isdir(path) else path.parent
     near = (place, *(place / name for name in list_names(place)))
     others = sorted(str(other) for other in near if find_files(other))
-    hint = f"; valid choices: {', '.join(others)}" if others else f", and none in {str(place)!r}"
+    # absolute, so that who is in the wrong folder sees it
+    none = f", and none in {os.path.abspath(place)!r}"
+    hint = f"; valid choices: {', '.join(others)}" if others else none
     return CheckpointError(f"there is no checkpoint at {str(path)!r}{hint}")
 
 

@@ -384,4 +384,4 @@ def _find_run(name: str) -> Path:
     runs: Iterable[str] = [path.parent.name for path in RUNS.glob("*/config.yaml")]
     if runs:
         raise unknown("run", name, runs)
-    raise ConfigError(f"cannot resume {name!r}: no run in {str(RUNS)!r}")
+    raise ConfigError(f"cannot resume {name!r}: no run in {os.path.abspath(RUNS)!r}")

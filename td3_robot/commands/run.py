@@ -189,6 +189,10 @@ def build_scene(policy: Policy, arguments: Arguments) -> dict[str, Any]:
             raise ConfigError(
                 f"{error}. {get_program('run')} knows goal and obstacles alone: {own}"
             ) from None
+        if policy.scene["goal"] == (POSE,) and scene["goal"].size != POSE:
+            raise DeployError(
+                f"{error}; a pose is x,y,z [m] and a unit quaternion w,x,y,z"
+            ) from None
         raise
     if scene["goal"].size not in (POSITION, POSE):
         raise ConfigError(

@@ -26,7 +26,6 @@ from td3_robot.utils.yaml_file import parse_yaml, read_mapping
 
 T = TypeVar("T")
 
-_SWITCH_WORDS = ("yes", "no", "on", "off", "1", "0", "true", "false")  # meant as a value
 _TRUTHS = ("true", "false", "null")
 _FEW = 15  # options that an error lists
 OldNames = dict[str, str]  # older spelling, or option that was removed -> what to say of it
@@ -132,7 +131,7 @@ class Schema:
             hint = self.options[option]
             switch = bool in (hint, *typing.get_args(hint))
             if not equals and switch and (not words or words[0] not in _TRUTHS):
-                if words and words[0].lower() in _SWITCH_WORDS:
+                if words and not words[0].startswith("-"):
                     raise ConfigError(f"{option} must be true or false, got {words[0]!r}")
                 text = "true"
             elif not equals:

@@ -116,7 +116,7 @@ class MLP(nn.Module):
         *hidden, last = self.layers
         if self.norm == "renorm":
             return self.scale_output(linear(self._forward_renormed(x), last))
-        for layer, norm in zip_longest(hidden, self.norms):
+        for layer, norm in zip_longest(hidden, self.norms):  # without norms, None beside each
             x = linear(x, layer, relu=True) if norm is None else F.relu(norm(linear(x, layer)))
         return self.scale_output(linear(x, last))
 

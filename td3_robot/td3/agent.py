@@ -112,8 +112,8 @@ class TD3:
         self.actor_terms = make_actor_terms(self.config, self.a_max)
         self.gradient_steps = 0
         self.communicator = communicator
-        use = communicator.name_stream("target noise")
-        self.generator = torch.Generator(self.device).manual_seed(derive_seed(seed, use))
+        stream = communicator.name_stream("target noise")
+        self.generator = torch.Generator(self.device).manual_seed(derive_seed(seed, stream))
         self.normalizer = make_normalizer(self.config, o_dim, self.device, communicator)
         self._make_networks(networks, seed)
         self._make_optimizers(optimizer)
@@ -170,7 +170,7 @@ class TD3:
 
     @torch.no_grad()
     def compute_disagreement(self, o: Tensor, action: Tensor) -> Tensor:
-        """Compute the distance (B,) of both critics' values of what they see and an action."""
+        """Compute the distance (B,) of both critics' values, of o (B, o_dim + privileged)."""
         x = torch.cat((self.normalizer(o), action), 1)
         return (self.value.mean(self.Q1(x)) - self.value.mean(self.Q2(x))).abs()[:, 0]
 

@@ -334,8 +334,8 @@ class Trainer:
             "solved_at_s": self.solved_at_s,
             "best_at_steps": self.state.best.steps,
         }
-        if (most := measure_peak_memory(self.agent.device)) is not None:
-            summary["peak_memory_gb"] = round(1e-9 * most, 3)
+        if (peak_bytes := measure_peak_memory(self.agent.device)) is not None:
+            summary["peak_memory_gb"] = round(1e-9 * peak_bytes, 3)
         summary = replace_non_finite({**summary, "finished": finished})
         self.trackers.try_write("the summary", write_summary, self.folder, summary)
         return summary

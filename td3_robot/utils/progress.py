@@ -61,7 +61,8 @@ class Stage:
         count = f"{self.done:,.0f}{unit}, " if self.done and self.unit else ""
         left = ""
         if self.total:
-            count = f"{self.done / self.total:.0%}"
+            # the last step of all environments may go beyond the total
+            count = f"{min(self.done / self.total, 1.0):.0%}"
             count += f" of {self.total:,.0f}{unit}, " if self.unit else ", "
             if self.done > self._skipped:
                 rest = seconds * (self.total - self.done) / (self.done - self._skipped)

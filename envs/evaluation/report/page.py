@@ -261,6 +261,7 @@ def _render_failures(
 
 
 def _render_failure(failure: Failure, replay: Callable[[int], str]) -> str:
-    cells = [str(failure.episode), *(f"{error:.1f}" for error in failure.errors)]
+    # as in the table; with one digit, an error just above the tolerance looks like a success
+    cells = [str(failure.episode), *(f"{error:.2f}" for error in failure.errors)]
     known = f"<td>{escape(failure.why)}<code>{escape(replay(failure.episode))}</code></td>"
     return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}{known}</tr>"

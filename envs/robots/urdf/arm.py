@@ -198,11 +198,11 @@ def read_velocity_limits(
             warn_once(f"{tree.source}: the velocity given is above the limits of {stated}")
         return limits
     how = "or give them with --velocity"
-    if missing := [joint.name for joint in joints if joint.velocity is None or joint.velocity <= 0]:
+    if missing := [joint for joint in joints if joint.velocity is None or joint.velocity <= 0]:
+        names = join_names(joint.name for joint in missing)
+        zero = " (0 is none)" if any(joint.velocity == 0 for joint in missing) else ""
         add = 'add velocity="..." [rad/s or m/s] to the <limit> of each'
-        raise ConfigError(
-            f"{tree.source}: no velocity limit for {join_names(missing)}; {add}, {how}"
-        )
+        raise ConfigError(f"{tree.source}: no velocity limit for {names}{zero}; {add}, {how}")
     if odd := [
         joint
         for joint in joints

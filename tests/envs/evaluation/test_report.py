@@ -204,6 +204,9 @@ def test_failures_of_the_policy_are_listed_each_with_its_command(html, evaluatio
     assert {1, 3, 4} <= set(failed) < set(range(6))
     assert [int(number) for number in re.findall(r"replay (\d+) &lt;now&gt;", html)] == failed
     assert f"{len(failed)} of 6 episodes" in html
+    errors = 1000 * evaluation.played["policy"].select_last("position_error")
+    cells = "".join(rf"<td>{number}</td><td>{errors[number]:.2f}</td>.*" for number in failed)
+    assert re.search(cells, html, re.DOTALL)
 
 
 def test_paths_are_those_that_were_played(html, evaluation):

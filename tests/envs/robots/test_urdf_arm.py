@@ -217,7 +217,8 @@ def test_nothing_that_moves(tmp_path):
 
 def test_joints_without_a_velocity_limit_are_all_named(tmp_path):
     path = edited(tmp_path, (' velocity="0.5"', ""), ('velocity="3"', 'velocity="0"'))
-    assert "no velocity limit for slide, wrist; add velocity=" in get_refusal(load_urdf, path)
+    message = get_refusal(load_urdf, path)
+    assert "no velocity limit for slide, wrist (0 is none); add velocity=" in message
     assert load_urdf(path, qdlim=[1, 1, 1]).qdlim.tolist() == [1, 1, 1]
     # fingers need none
     assert load_urdf(edited(tmp_path, ('velocity="0.1"', "")), "tool0").joint_names[-1] == "wrist"

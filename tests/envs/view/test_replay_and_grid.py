@@ -59,6 +59,6 @@ def test_every_arm_of_a_grid_stands_apart_and_goes_to_its_own_goal():
     ):
         np.testing.assert_allclose(shape.T_bs[:3, 3], goal + torch.tensor(place), atol=1e-6)
         assert np.linalg.norm(env.robot.rtb.fkine(q).t - goal.numpy()) < 0.01
-    assert frames[0].text == "panda, reach, 5 arms, 0.00 s\npolicy: 0 at a success"
-    assert last.text.startswith("panda, reach, 5 arms, 2.95 s\npolicy: 5 at a success")
-    assert frames[-1].text.endswith("; 5 of 5 episodes")
+    assert frames[0].text == "panda, reach, 5 arms, 0.00 s\npolicy: 0 of 5 succeed now"
+    assert last.text.startswith("panda, reach, 5 arms, 2.95 s\npolicy: 5 of 5 succeed now")
+    assert frames[-1].text.endswith("; 5 of 5 episodes did")

@@ -312,7 +312,8 @@ def test_a_missing_checkpoint_names_those_beside_it(tmp_path, monkeypatch):
         ):
             call("checkpoints/run2")
         with pytest.raises(
-            CheckpointError, match="no checkpoint at 'nowhere/run1', and none in 'nowhere'"
+            CheckpointError,
+            match=f"no checkpoint at 'nowhere/run1', and none in '{tmp_path}/nowhere'",
         ):
             call("nowhere/run1")
     with pytest.raises(

@@ -85,8 +85,9 @@ def test_a_resumed_run_keeps_its_configuration_but_for_the_flags():
     assert parse_train([]).resume is None
 
 
-def test_nothing_to_resume():
-    assert "no run in 'checkpoints'" in get_refusal(train, "--resume run1")
+def test_nothing_to_resume(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert f"no run in '{tmp_path}/checkpoints'" in get_refusal(train, "--resume run1")
 
 
 @pytest.mark.parametrize(
@@ -178,6 +179,8 @@ def test_a_switch_that_may_be_left_open_needs_no_value_either(words, value):
         ("--td3.hidden []", "td3.hidden must name 1 to 64 layers, got 0"),
         ("--td3.hidden 64,0", "td3.hidden must be in [1, 65_536], got (64, 0)"),
         ("--swift=5", "swift must be true or false, got 5"),
+        ("--swift ture", "swift must be true or false, got 'ture'"),
+        ("--swift -s", "cannot place '-s'"),
         ("--config missing.yaml", "'missing.yaml': cannot be read: No such file"),
         ("--config .", "'.': cannot be read: "),
         ("--device gpu", "unknown device 'gpu'; "),

@@ -1,7 +1,9 @@
 """What a policy takes and refuses, with a graph that is a few lines of numpy."""
 
+import contextlib
 import hashlib
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -117,6 +119,25 @@ def test_what_is_no_number_is_refused_in_one_line_and_changes_nothing(name, valu
     assert len(session.given) == 1
     policy(**{**good, "at": 1.05})
     assert session.given[1]["q"] == pytest.approx(PANDA.home + 0.05 * 0.1, abs=3e-3)
+
+
+@pytest.mark.parametrize("bad", [None, "observation", "command", "opening"])
+@pytest.mark.parametrize("value", [0.5, np.nan])
+def test_a_file_that_does_not_answer_as_when_it_was_exported_is_refused(bad, value):
+    """Not with another number, and not with none."""
+
+    def answer(inputs):
+        found = dict(zip(OUTPUTS, close(inputs)))
+        if bad is not None:
+            found[bad] = np.full(OUTPUTS[bad], value, np.float32)
+        return tuple(found.values())
+
+    policy, _ = make(answer)
+    state = {"q": PANDA.home, "qd": np.zeros(7), "gripper": 0.04, "scene": {"goal": GOAL}}
+    told = {"observation": GOAL, "qd_commanded": np.full(7, 0.1), "opening": 0.0}
+    policy.metadata["test_vectors"] = [state | told]
+    with contextlib.nullcontext() if bad is None else pytest.raises(DeployError, match="vector 0"):
+        policy._replay(Path("policy.onnx"))
 
 
 @pytest.mark.parametrize("bad", ["command", "opening"])

@@ -25,6 +25,7 @@ def test_without_a_display_nothing_is_printed(capfd):
         (200, "steps", 50, "x: 25% of 200 steps, 20 s, about 60 s left"),
         (200, "", 50, "x: 25%, 20 s, about 60 s left"),
         (200, "steps", 0, "x: 0% of 200 steps, 20 s"),
+        (200, "steps", 204, "x: 100% of 200 steps, 20 s, about 0 s left"),
         (None, "pictures", 1_200, "x: 1,200 pictures, 20 s"),
         (None, "", 0, "x: 20 s"),
     ],
