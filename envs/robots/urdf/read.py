@@ -38,7 +38,7 @@ def read_urdf(
     """
     path = Path(path)
     if path.suffix not in (".urdf", ".xacro"):
-        raise ConfigError(f"{path}: a robot description ends in .urdf or .xacro")
+        raise ConfigError(f"{path}: a robot description ends in .urdf or .xacro, MJCF in .xml")
     content = _read_content(path)
     if path.suffix == ".xacro":
         content = expand_xacro(path, packages, arguments).encode()

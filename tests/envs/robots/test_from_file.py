@@ -142,6 +142,11 @@ def test_wrong_choices_end_in_one_line():
             make_robot_from_file(str(GANTRY), **options)
 
 
+def test_a_file_of_another_kind_is_told_all_kinds():
+    with pytest.raises(ConfigError, match=r"arm\.mjcf: .* \.urdf or \.xacro, MJCF in \.xml$"):
+        make_robot_from_file("there/arm.mjcf")
+
+
 def test_the_arm_can_be_trained_on(gantry):
     env = ArmEnv(gantry, make_task("reach"), num_envs=16, device="cpu", seed=0)
     for _ in range(3):
