@@ -322,7 +322,7 @@ def make_latency_table() -> str:
     worlds = {  # of the rows -> their heading
         "exact": "exact arm",
         "lab": "`lab`, estimated",
-        "lab, not estimated": "`lab`, middle assumed (300 episodes)",
+        "lab, not estimated": "`lab`, middle assumed (at least 300 episodes)",
     }
     body = []
     for task in RUNS:
