@@ -318,6 +318,10 @@ def test_a_step_takes_no_longer_than_adding_20000_numbers_in_python(policy):
             "cannot import 'nomod'",
         ),
         (
+            ["--checkpoint", "checkpoints/run1", "--onnx", "README.md"],
+            "--onnx must be a folder or end in .onnx, got 'README.md'",
+        ),
+        (
             ["--robot", "tests/envs/data/gantry.urdf", "--acceleration", "-3"],
             "acceleration must be in [0.001, 100000], got -3",
         ),

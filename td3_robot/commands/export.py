@@ -97,6 +97,8 @@ def main(argv: list[str]) -> int:
 
     path = options.onnx or get_export_path(checkpoint)
     path = path / FILE if path.is_dir() else path
+    if path.suffix != ".onnx":  # a slip of the hand must not cost another file
+        raise ConfigError(f"--onnx must be a folder or end in .onnx, got {str(path)!r}")
     check_writable(path)
     agent = TD3.from_checkpoint(checkpoint)
     # test vectors are of what is measured without noise
