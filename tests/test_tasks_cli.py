@@ -20,6 +20,7 @@ SHIPPED = {"reach": "run1"} | {
     task: task for task in list_tasks() if task not in {"reach"} | UNTRAINED
 }
 QUICK = {"reach_pose"}  # trained each time
+LONG = {"stack", "insert_tight"}  # to evaluate; `push` and `insert` have the same parts
 SMALL = (
     "--steps",
     "1000",
@@ -70,8 +71,14 @@ RATES = {
 }
 
 
-@pytest.mark.parametrize("episodes", [60, pytest.param(200, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("task", sorted(SHIPPED))
+@pytest.mark.parametrize(
+    ("task", "episodes"),
+    [
+        pytest.param(task, episodes, marks=pytest.mark.slow if is_slow else ())
+        for task in sorted(SHIPPED)
+        for episodes, is_slow in ((60, task in LONG), (200, True))
+    ],
+)
 def test_the_shipped_policy_of_a_task_is_as_good_as_it_is_said_to_be(
     task, episodes, tmp_path, in_process
 ):

@@ -78,12 +78,12 @@ SHIPPED = {"reach": "run1"} | {
 }
 
 
-# `stack` is exported for this alone, which takes ten seconds; `pick_place` has the same parts
+# `stack` and `push` have the parts of `pick_place`, `reach_pose` those of `reach_avoid`
 @pytest.mark.parametrize(
     ("name", "task"),
     [
         pytest.param(*pair, marks=pytest.mark.slow)
-        if pair[1] == "stack"
+        if pair in (("panda", "stack"), ("panda", "push"), ("panda", "reach_pose"))
         else mark_slow(pair[1], pair)
         for pair in PAIRS
     ],

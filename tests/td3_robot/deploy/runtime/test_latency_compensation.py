@@ -154,7 +154,7 @@ def test_what_cannot_have_been_sent_is_refused(command):
         pytest.param("reach_pose", "reach_pose", 0.087, marks=pytest.mark.slow),
         ("track", "track", 0.02),
         pytest.param("track", "track", 0.025, marks=pytest.mark.slow),
-        ("pick_place", "pick_place", 0.1),
+        pytest.param("pick_place", "pick_place", 0.1, marks=pytest.mark.slow),
     ],
 )
 def test_a_policy_sees_what_the_simulators_does(arms, task, run, latency, exported, monkeypatch):
@@ -216,6 +216,7 @@ class Way(torch.nn.Module):
         return observation[:, self.columns]
 
 
+@pytest.mark.slow
 def test_a_policy_passes_the_corner_when_the_simulators_does(arms, tmp_path):
     """At a latency of two periods the prediction passes it before the arm does."""
     env = arms(task="reach_avoid", count=1, latency=0.1)
