@@ -79,16 +79,19 @@ def run_control_loop(
 
     Returns:
         Why it ended, in one line.
+
+    Raises:
+        DeployError: the latency is not from 0 to `LONGEST`; the arm is stopped as well.
     """
-    tick = 1.0 / arm.rate
-    compensator = LatencyCompensator(watch.safe.robot, latency, arm.rate)
-    estimator = LatencyEstimator(compensator, speed) if estimate else None
     newest = None  # reading
     felt_at_rest = None
-    started = received_at = next_tick = next_question = time.monotonic()
     printed_at = -np.inf
     stopping = _Stop(arm)
     with stopping:
+        tick = 1.0 / arm.rate
+        compensator = LatencyCompensator(watch.safe.robot, latency, arm.rate)
+        estimator = LatencyEstimator(compensator, speed) if estimate else None
+        started = received_at = next_tick = next_question = time.monotonic()
         while not (watch.reason and watch.at_rest):
             now = time.monotonic()
             if now - next_tick > LATE:

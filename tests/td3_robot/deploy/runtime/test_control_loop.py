@@ -181,11 +181,17 @@ def test_what_went_wrong_first_is_told_though_the_arm_cannot_be_stopped():
     )
 
 
+def test_an_arm_is_stopped_whose_latency_nobody_can_compensate():
+    arm = Arm()
+    with pytest.raises(DeployError, match="latency must be from 0 to 0.5 s, got 0.9"):
+        ended(arm, Mind(), started(arm), latency=0.9)
+    assert arm.stopped
+
+
 def test_the_operator_is_heard():
     arm = Arm()
-    assert (
-        ended(arm, Mind(), started(arm), pressed=lambda: arm.sent > 20) == "stopped by the operator"
-    )
+    how = {"seconds": 60.0, "pressed": lambda: arm.sent > 20}
+    assert ended(arm, Mind(), started(arm), **how) == "stopped by the operator"
 
 
 def test_without_sending_nothing_moves():
