@@ -5,6 +5,7 @@ are taken from.
 import dataclasses
 import hashlib
 import json
+import os
 import shutil
 import time
 
@@ -132,6 +133,26 @@ def test_a_file_that_is_there_stays_until_another_is_good(run1, tmp_path, monkey
     with pytest.raises(ConfigError, match="it cannot be shown"):
         export.main(["--checkpoint", "checkpoints/run1", "--onnx", str(path)])
     assert path.read_bytes() == b"of before" and list(tmp_path.iterdir()) == [path]
+
+
+def test_two_exports_into_one_file_do_not_disturb_each_other(run1, tmp_path, monkeypatch):
+    path = tmp_path / "policy.onnx"
+    traced = onnx.load(str(run1))
+    monkeypatch.setattr("td3_robot.td3.onnx_export.make_onnx", lambda *_: traced)
+    arguments = ["--checkpoint", "checkpoints/run1", "--onnx", str(path)]
+    replay = Policy._replay
+
+    def export_meanwhile(*_):
+        """Stand for another process, whose export passes while this one checks its file."""
+        monkeypatch.setattr(Policy, "_replay", replay)
+        with monkeypatch.context() as there:
+            there.setattr(os, "getpid", lambda: 4_194_303)
+            assert export.main(arguments) == 0
+
+    monkeypatch.setattr(Policy, "_replay", export_meanwhile)
+    assert export.main(arguments) == 0
+    assert list(tmp_path.iterdir()) == [path]
+    Policy.load(path)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from td3_robot.cli.arguments import load_run_config
 from td3_robot.config.field import Range, check, option
 from td3_robot.config.schema import build, make_schema
 from td3_robot.errors import ConfigError, require_packages
-from td3_robot.utils.atomic_files import check_writable
+from td3_robot.utils.atomic_files import check_writable, replace_file, write_text
 from td3_robot.utils.console import get_program
 from td3_robot.utils.torch_import import import_torch
 
@@ -168,15 +168,12 @@ def write_policy(
             metadata[key] = base64.b64encode(graph.SerializeToString()).decode()
     with torch.no_grad():
         metadata["test_vectors"] = sample_vectors(env, controller, inputs)
-    beside = path.with_name(f".{path.name}")  # an older file stays until the new one is good
     try:
-        save_onnx(model, {KEY: json.dumps(metadata)}, beside)
-        Policy.load(beside)
-        beside.replace(path)
+        with replace_file(path) as beside:  # an older file stays until the new one is good
+            save_onnx(model, {KEY: json.dumps(metadata)}, beside)
+            Policy.load(beside)
     except DeployError as error:
         raise ConfigError(str(error)) from None
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def _describe(name: str, acceleration: float | None, xacro: tuple[str, ...]) -> int:
@@ -184,7 +181,6 @@ def _describe(name: str, acceleration: float | None, xacro: tuple[str, ...]) -> 
     import envs
     from envs.export.robot_description import describe
     from td3_robot.deploy.robot.description import ROBOTS
-    from td3_robot.utils.atomic_files import write_text
 
     robot = envs.make_robot(name, xacro=parse_assignments("xacro", xacro))
     values = describe(robot, acceleration)

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from td3_robot.errors import ConfigError, missing_package
-from td3_robot.utils.atomic_files import replace_file
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -97,12 +96,11 @@ def _simplify(model: Any) -> None:
 
 
 def save_onnx(model: "ModelProto", properties: Mapping[str, str], path: Path) -> None:
-    """Write a graph with metadata properties, whole or not at all."""
+    """Write a graph with metadata properties."""
     import onnx
 
     onnx.helper.set_model_props(model, dict(properties))
-    with replace_file(path) as new:
-        onnx.save(model, new)
+    onnx.save(model, path)
 
 
 def describe_origin(checkpoint: Path, network: str) -> dict:
