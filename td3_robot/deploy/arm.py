@@ -20,7 +20,7 @@ class Reading(NamedTuple):
         wrench: (6,) external force [N] and moment [Nm] on the gripper at the TCP, in the base
             frame: pressed down on a table, its third number is positive. None where the arm does
             not measure it.
-        joint_torque: (n,) external torques of the joints [Nm or N], or None.
+        joint_torque: (n,) external torques on the joints [Nm or N], of the same sign, or None.
     """
 
     q: np.ndarray

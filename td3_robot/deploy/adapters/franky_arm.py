@@ -52,7 +52,8 @@ class FrankyArm:
         state = self._robot.state
         if not self._clock.is_new(state.time.to_msec() / 1e3):
             return None
-        felt = (np.array(state.O_F_ext_hat_K), np.array(state.tau_ext_hat_filtered))
+        # libfranka's robot_state.h: what the robot applies to its surroundings is positive
+        felt = (-np.array(state.O_F_ext_hat_K), -np.array(state.tau_ext_hat_filtered))
         return Reading(np.array(state.q), np.array(state.dq), None, time.monotonic(), *felt)
 
     def send(self, qd: np.ndarray) -> None:

@@ -170,7 +170,7 @@ def franka_calls(stand_in):
             q=[0.0] * 7,
             dq=[0.0] * 7,
             time=types.SimpleNamespace(to_msec=lambda: 1000),
-            O_F_ext_hat_K=[3.0] * 6,
+            O_F_ext_hat_K=[0.0, 0.0, -3.0, 0.0, 0.0, 0.0],  # it presses down on a table
             tau_ext_hat_filtered=[0.5] * 7,
         )
 
@@ -206,8 +206,14 @@ def test_a_franka_reports_each_state_once(franka_calls):
     arm = connect("franky", "192.0.2.2", SEVEN)
     reading = arm.read()
     assert reading.q.shape == reading.joint_torque.shape == (7,)
-    assert reading.subtract({"wrench": np.ones(6)}).felt["wrench"].tolist() == [2.0] * 6
     assert arm.read() is None  # the robot's clock stands still: the state is an old one
+
+
+def test_a_franka_reports_what_acts_on_it_and_libfranka_what_it_applies(franka_calls):
+    reading = connect("franky", "192.0.2.2", SEVEN).read()
+    assert reading.wrench.tolist() == [0.0, 0.0, 3.0, 0.0, 0.0, 0.0]
+    assert reading.joint_torque.tolist() == [-0.5] * 7
+    assert reading.subtract({"wrench": np.ones(6)}).felt["wrench"][2] == 2.0
 
 
 def test_every_franka_motion_ends_by_itself(franka_calls):
