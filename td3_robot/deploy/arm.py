@@ -86,15 +86,21 @@ class Arm(Protocol):
 
 
 def read_state(arm: Arm) -> Reading | None:
-    """Return what `read` of an arm returns.
+    """Return what `read` of an arm returns, with arrays in place of lists, as many drivers have.
 
     Raises:
-        DeployError: it is neither a `Reading` nor None.
+        DeployError: it is neither a `Reading` nor None, or a reading that holds no numbers.
     """
     reading = arm.read()
-    if reading is None or isinstance(reading, Reading):
-        return reading
-    raise DeployError(
-        f"{type(arm).__name__}.read() must return a td3_robot.deploy.Reading or None, "
-        f"got {type(reading).__name__}"
-    )
+    if reading is None:
+        return None
+    if not isinstance(reading, Reading):
+        raise DeployError(
+            f"{type(arm).__name__}.read() must return a td3_robot.deploy.Reading or None, "
+            f"got {type(reading).__name__}"
+        )
+    measured = {"q": reading.q, "qd": reading.qd, **reading.felt}
+    try:
+        return reading._replace(**{name: np.asarray(x, float) for name, x in measured.items()})
+    except (TypeError, ValueError):
+        raise DeployError(f"the arm reports what are no numbers: {measured}") from None

@@ -105,7 +105,7 @@ def _move_joint(
         if steady and abs(qd[joint] - speed) > STEADY * abs(speed):
             why = watch.safe.refused or "a limit is near"
             watch.trip(f"joint {joint + 1} is slowed down to {qd[joint]:.3g} of {speed:g}: {why}")
-        if reading := arm.read():
+        if reading := read_state(arm):
             watch.see(reading.q, reading.qd, now)
             travelled = watch.count_turns(reading.q)[joint] - start
             lags += [commanded - travelled] if steady else []

@@ -106,6 +106,24 @@ def test_an_arm_that_returns_something_else_than_a_reading_is_named():
     assert ended(arm, Mind(), watch).startswith("Arm.read() must return")
 
 
+def test_an_arm_may_report_lists_and_what_is_no_number_ends_it():
+    class Listing(Arm):
+        def read(self):
+            reading = super().read()
+            felt = {"wrench": [0.0, 0.0, 1.0, 0.0, 0.0, 0.0]}
+            return reading._replace(q=reading.q.tolist(), qd=reading.qd.tolist(), **felt)
+
+        def send(self, qd):
+            super().send(qd)
+            if self.sent == 20:
+                self.read = lambda: Reading("home", self.qd, None, time.monotonic())
+
+    arm = Listing()
+    told = ended(arm, Mind(), started(arm), seconds=60.0, estimate=lambda seconds: None)
+    assert told.startswith("the arm reports what are no numbers: {'q': 'home'")
+    assert arm.stopped and not arm.qd.any() and (arm.q > PANDA.home).all()
+
+
 def test_it_ends_at_rest_when_the_time_is_up(tmp_path):
     arm = Arm()
     assert ended(arm, Mind(), started(arm), tmp_path) == "the time is up"
