@@ -103,6 +103,9 @@ def test_a_policy_is_told_what_stands_around(exported):
     ):
         with pytest.raises(DeployError, match=why):
             policy(**asked, obstacles=Obstacles(**given))
+    for given in ({}, {"obstacles": None}):
+        with pytest.raises(DeployError, match="obstacles must be a .*Obstacles, got NoneType"):
+            policy(**asked, **given)
 
 
 def test_a_goal_s_quaternion_is_a_unit_one(exported):

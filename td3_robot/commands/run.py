@@ -176,7 +176,7 @@ def build_scene(policy: Policy, arguments: Arguments) -> dict[str, Any]:
         DeployError: the goal is of another shape.
     """
     scene: dict[str, Any] = {"goal": np.array(arguments.goal)}
-    scene |= {"obstacles": load_obstacles(arguments)} if "spheres" in policy.scene else {}
+    scene |= {"obstacles": load_obstacles(arguments)} if set(KINDS) & set(policy.scene) else {}
     nothing: dict[str, Any] = {
         name: np.zeros(policy.scene[name]) for name in FELT if name in policy.scene
     }

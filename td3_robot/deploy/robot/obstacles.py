@@ -158,11 +158,21 @@ def spread_obstacles(
     """Return a scene with its `obstacles`, if any, as the inputs that a policy has for them.
 
     Args:
-        scene: by name.
+        scene: by name; instead of obstacles, it may have the inputs.
         shapes: of the policy's inputs, by name; without any `KINDS` the scene stays as it is.
+
+    Raises:
+        DeployError: there are no obstacles where the policy has inputs for them.
     """
-    if "obstacles" not in scene or not set(KINDS) & set(shapes):
+    kinds = set(KINDS) & set(shapes)
+    if not kinds or kinds & set(scene):
         return dict(scene)
+    obstacles = scene.get("obstacles")
+    if not isinstance(obstacles, Obstacles):
+        raise DeployError(
+            "the policy observes what stands around the arm: obstacles must be a "
+            f"td3_robot.deploy.Obstacles, got {type(obstacles).__name__}"
+        )
     slots = {name: shapes[name] for name in (*KINDS, *VELOCITIES) if name in shapes}
     rest = {name: value for name, value in scene.items() if name != "obstacles"}
-    return rest | scene["obstacles"].fill_slots(slots)
+    return rest | obstacles.fill_slots(slots)
