@@ -49,6 +49,8 @@ int main(int argc, char** argv) {
                                                      shape.data(), shape.size()));
   }
   auto& goal = numbers["goal"];
+  numbers["qd"].resize(numbers["q"].size());  // states have all three, and a policy may need fewer
+  numbers["gripper"].resize(1);
   if (numbers.size() != 4 || goal.size() != static_cast<size_t>(argc - 2)) {
     std::cerr << "this program knows q, qd, gripper and a goal of this size; the policy needs more\n";
     return 2;
