@@ -45,6 +45,16 @@ class Robot:
     gripper_speed: float
     capsules: Capsules | None
 
+    def __post_init__(self):
+        sizes = {
+            "joints": len(self.joints),
+            "home": len(self.home),
+            "limits": self.limits.n,
+            "chain": self.chain.n,
+        }
+        if len(set(sizes.values())) != 1:
+            raise DeployError(f"a robot has one of each for a joint, got {sizes}")
+
     @classmethod
     def from_dict(cls, values: dict) -> "Robot":
         """Build a robot from the JSON object.
@@ -68,7 +78,7 @@ class Robot:
                 gripper_speed=values["gripper"]["speed"],
                 capsules=_parse_capsules(values["capsules"]),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise DeployError(
                 f"not the description of a robot: {type(error).__name__} {error}"
             ) from None

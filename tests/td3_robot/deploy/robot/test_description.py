@@ -1,0 +1,24 @@
+"""A robot's description: what it has to hold."""
+
+import json
+
+import pytest
+
+from td3_robot.deploy import DeployError, Robot
+from td3_robot.deploy.robot.description import ROBOTS
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in ROBOTS.glob("*.json")))
+def test_every_joint_has_a_name_a_home_limits_and_a_place_in_the_chain(name):
+    values = json.loads((ROBOTS / f"{name}.json").read_text())
+    n = Robot.from_dict(values).limits.n
+    for key in ("joints", "home"):
+        with pytest.raises(DeployError, match=f"'{key}': {n - 1}"):
+            Robot.from_dict(values | {key: values[key][:-1]})
+
+
+@pytest.mark.parametrize("key", ("limits", "chain", "gripper", "capsules"))
+def test_a_part_of_another_kind_is_told_of(key):
+    values = json.loads((ROBOTS / "panda.json").read_text())
+    with pytest.raises(DeployError, match="not the description of a robot"):
+        Robot.from_dict(values | {key: [1]})
