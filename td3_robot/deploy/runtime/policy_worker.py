@@ -115,10 +115,14 @@ class PolicyProcess:
         Raises:
             DeployError: the policy fails, or does not answer.
         """
+        asked_at = time.monotonic()
         self._send(reading, scene, at_rest=True)
-        if not self.failure and not self._connection.poll(START):
-            self.failure = f"the policy has not answered within {START:g} s"
-        self.answer()
+        answered_for = -np.inf  # [s]; what was asked in an earlier motion may be answered first
+        while not self.failure and answered_for < asked_at:
+            if not self._connection.poll(max(0.0, asked_at + START - time.monotonic())):
+                self.failure = f"the policy has not answered within {START:g} s"
+            if answer := self.answer():
+                answered_for = answer[0]
         if self.failure:
             raise DeployError(self.failure)
 

@@ -350,3 +350,27 @@ def test_a_failure_of_the_policy_is_told_in_one_line(monkeypatch):
         mind.prepare(reading, {})
     assert mind.failure == "the policy failed: RuntimeError: node of name 'Add' has no shape"
     mind.close()
+
+
+def test_what_was_asked_in_an_earlier_motion_is_no_answer_to_the_next(monkeypatch):
+    class Thinking:
+        robot = PANDA
+        scene = {}
+
+        def __call__(self, *_, at=None):
+            time.sleep(0.0 if at is None else 0.2)
+            return np.zeros(7)
+
+        def restart_clock(self):
+            pass
+
+    monkeypatch.setattr(policy_worker.Policy, "load", lambda path: Thinking())
+    mind = PolicyProcess("", method="fork")
+    reading = Reading(PANDA.home, np.zeros(7), 0.04, time.monotonic())
+    mind.ask(reading, {})  # and nobody takes the answer, as at the end of a motion
+    assert mind._connection.poll(30.0)
+    asked_at = time.monotonic()
+    mind.prepare(reading, {})
+    assert time.monotonic() - asked_at >= 0.2  # it was thought over
+    assert not mind._connection.poll(0.5)
+    mind.close()
