@@ -21,7 +21,7 @@ from envs.registry import make_from_moment
 from envs.simulation.kinematic import KinematicEngine
 from envs.simulation.manual_gripper import GripperOverride
 from envs.simulation.randomization import combine_disturbances
-from envs.view.handles import GOAL, get_placement_bounds, list_handles, put
+from envs.view.handles import GOAL, get_placement_bounds, is_in_reach, list_handles, put
 from envs.view.playback import describe_errors, find_contacts, get_tcp_position
 from envs.view.scene import Arm, Frame, find_differing_shapes
 from envs.world import GROUND, Moment
@@ -121,6 +121,7 @@ class InteractiveControl:
         self.note = ""
         self._opening: float | None = None
         self._start = self._scenes.arrived
+        self._in_reach = True  # whether the goal is; drawn goals are
         self._trace: deque[tuple[float, ...]] = deque(maxlen=_TRACE_STEPS)
         self._arm = self._make_arm(self.names[0], self._start)
         self._ghost: _ControlledArm | None = None
@@ -139,7 +140,10 @@ class InteractiveControl:
         """
         for arm in self._arms:
             arm.put(name, T_bh)
-        self._start = put(self.task, self._scenes.world, self._start, name, T_bh)
+        world = self._scenes.world
+        self._start = put(self.task, world, self._start, name, T_bh)
+        if name == GOAL and not self.goal_moves:
+            self._in_reach = is_in_reach(self.task, world, self._start.scene["goal"][0])
         self._restart_timer()
 
     def draw_goal(self) -> None:
@@ -153,6 +157,7 @@ class InteractiveControl:
         """Draw a random start, goal and scene."""
         self._scenes.reset()
         self._start = self._scenes.arrived
+        self._in_reach = True
         self.reset()
 
     def reset(self) -> None:
@@ -278,6 +283,8 @@ class InteractiveControl:
         elif summary.success:
             state = "success"
         lines.append("paused" if self.paused else state)
+        if not (self._in_reach or summary.success):
+            lines.append("the goal is out of reach")
         if self.note:
             lines.append(self.note)
         return "\n".join(lines)

@@ -17,6 +17,9 @@ from envs.view.scene import GHOST
 from envs.world import get_obstacles
 from td3_robot.errors import ConfigError
 
+ALONG_X = np.array([[0.0, 0, 1, 0], [0, 1, 0, 0], [-1, 0, 0, 0], [0, 0, 0, 1]])
+HALF = np.diag([-1.0, 1, -1, 1])  # a half turn about y
+
 
 def control(task: str = "reach", name: str = "rrmc", **options) -> InteractiveControl:
     evaluation = Evaluation(EnvOptions(task=task, **options), episodes=1)
@@ -182,6 +185,31 @@ def test_nothing_is_put_outside_the_workspace():
     np.testing.assert_allclose(
         led.goal, [led.placement_bounds[1, 0], led.placement_bounds[0, 1], 0.3], atol=1e-6
     )
+
+
+@pytest.mark.parametrize(
+    "task, name, near, far",
+    [
+        ("reach", "rrmc", pose(0.5, 0.1, 0.4), pose(0.75, 0.5, 0.8)),  # 1.01 m from the shoulder
+        # the TCP's z along x; back along it, the wrist would be 0.96 m from the shoulder's axis
+        ("reach_pose", "rrmc", pose(0.45, 0, 0.4) @ ALONG_X, pose(0.75, 0, 0.4) @ ALONG_X @ HALF),
+        # the hand points down there, so that the wrist is 0.81 m off that axis, and it has 0.72 m
+        ("pick_place", "pick", pose(0.5, 0.1, 0.02), pose(0.75, 0.5, 0.02)),
+    ],
+)
+def test_a_goal_that_is_put_out_of_reach_is_said_to_be_so(task, name, near, far):
+    led = control(task, name)
+    told = "the goal is out of reach"
+    for where, out in ((near, False), (far, True), (near, False), (far, True)):
+        led.put("goal", where)
+        assert (told in led.frame.text) == out
+    led.reset()
+    assert told in led.frame.text  # the goal is still there
+    led.draw_goal()
+    assert told not in led.frame.text
+    led.put("goal", far)
+    led.draw_episode()
+    assert told not in led.frame.text
 
 
 def test_an_obstacle_in_the_arm_is_a_contact_and_the_arm_is_still_there():
