@@ -41,6 +41,7 @@ ENOUGH = 1.1 * MARGIN  # clearance of which no more is asked [m]
 COARSE = 2  # configurations on a leg in the coarse check
 POINTS = 14  # configurations on a leg in the close check
 NEAR = 5e-3  # greatest distance of a solution from the goal [m]
+SAME = 1e-3  # difference of joint positions that are one solution [rad or m]
 FIRST = 4  # number of paths in the coarse check, relative to the close one
 STAGES = (slice(0, 1), slice(1, 4), slice(4, None))  # of the close check, quickest paths first
 TIGHTER = 8  # positions between a corner and the straight line that it may move to
@@ -193,7 +194,11 @@ def _tighten(
 def _solve_goals(
     world: World, q: Tensor, goal: Tensor, obstacles: Obstacles, starts: int
 ) -> tuple[Tensor, Tensor]:
-    """Find joint positions (B, S, n) for the goals, and the penalties (B, S) of their paths [s]."""
+    """Find joint positions (B, S, n) for the goals, and the penalties (B, S) of their paths [s].
+
+    It is infinite for a solution that an earlier start has led to: the same corners would be looked
+    at again in place of others. An arm of three joints has few solutions.
+    """
     B, n = q.shape
     begin = torch.cat(
         (q[:, None], spread_joints(world.model.qlim, starts - 1).expand(B, -1, -1)), 1
@@ -207,7 +212,10 @@ def _solve_goals(
         each = each.move(time.clamp_max(FORESIGHT)[:, None])
     fault = _penalise(clearance(world.capsules, found, each, GROUND, within=ENOUGH))
     fault = fault + torch.where(left < NEAR, 0.0, BARRED * (1.0 + left))
-    return found.view(B, starts, n), fault.view(B, starts)
+    found = found.view(B, starts, n)
+    apart = (found[:, :, None] - found[:, None]).abs().amax(3)
+    again = (apart < SAME).tril(-1).any(2)
+    return found, fault.view(B, starts).masked_fill(again, torch.inf)
 
 
 def _sample_corners(world: World, q: Tensor, solution: Tensor, count: int) -> Tensor:

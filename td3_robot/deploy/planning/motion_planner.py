@@ -14,6 +14,7 @@ EFFORTS = ((32, 16, 8), (32, 64, 32), (64, 128, 64))  # starts, corners and look
 ASIDE = 1.0  # standard deviation of a corner about the straight line [rad or m]
 ROOM = 0.01  # clearance all along a path [m]
 NEAR = 5e-3  # from the goal, as a solution [m]
+SAME = 1e-3  # difference of joint positions that are one solution [rad or m]
 BARRED = 1e3  # by which a path that is not free counts longer, and for each metre it lacks [s]
 COARSE = 2  # configurations on a leg of a path that may be free
 POINTS = 14  # and of one that is looked at closely
@@ -126,6 +127,8 @@ def _search(
     fault = np.where(lacks < 0, 0.0, BARRED * (1.0 + lacks)) + np.where(
         left < NEAR, 0.0, BARRED * (1.0 + left)
     )
+    apart = np.abs(solution[:, None] - solution).max(2)
+    fault[np.tril(apart < SAME, -1).any(1)] = np.inf  # the same corners are looked at once
     share = fill_unit_cube(len(q) + 1, corners)[:, 0, None]
     via = q + share * (solution[:, None] - q) + _draw_offsets(len(q), corners)
     via = np.minimum(np.maximum(via, robot.limits.lower), robot.limits.upper)

@@ -1,5 +1,8 @@
 """A way among obstacles: it is free, it ends at the goal, and nothing that was tried is quicker."""
 
+import dataclasses
+
+import numpy as np
 import pytest
 import torch
 
@@ -7,7 +10,10 @@ import envs
 from envs.collision import Obstacles, clearance
 from envs.kinematics.inverse import solve_pose, spread_joints
 from envs.planning import motion_planner
-from envs.planning.motion_planner import MARGIN, plan_path
+from envs.planning.motion_planner import MARGIN, is_path_free, plan_path
+from envs.robots import make_robot
+from envs.tasks.among_obstacles import compute_goals
+from envs.tasks.registry import make_task
 from envs.world import get_obstacles
 
 
@@ -104,3 +110,17 @@ def test_checking_few_paths_first_chooses_as_checking_all_does(env, count, looks
     all_chosen, all_free = motion_planner._check_paths(*arguments, stages=(slice(None),))
     assert 0 < free.sum() < 100
     assert torch.equal(chosen, all_chosen) and torch.equal(free, all_free)
+
+
+def test_an_arm_of_three_joints_has_as_many_corners_to_choose_from_as_another():
+    """Nearly all starts lead to one solution. Of these scenes each has a known free detour."""
+    panda = make_robot("panda")
+    still = [2, 4, 5, 6]
+    qlim = panda.qlim.copy()
+    qlim[:, still] = panda.home[still] + np.array([[-1e-5], [1e-5]])
+    task = make_task("reach_avoid")
+    world = task.make_world(dataclasses.replace(panda, qlim=qlim), "cpu")
+    detour, around = task.draw(world, 8192, torch.Generator().manual_seed(0))
+    via, solution = plan_path(world, detour.start, compute_goals(world, detour), around)
+    assert len(via) > 30
+    assert is_path_free(world, detour.start, via, solution, around).float().mean() > 0.95
