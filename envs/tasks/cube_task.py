@@ -1,7 +1,7 @@
 """Base class of tasks in which a hand that points down moves a cube on a table."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -76,6 +76,8 @@ class CubeTask(Task):
     table_weight: float
     error_unit: float
 
+    # Whether goals that are moved by hand stay at their height.
+    keeps_goal_height: ClassVar[bool] = False
     needs_hand = True
     measures = (
         Measure(
@@ -123,6 +125,12 @@ class CubeTask(Task):
     def achieved_goal(self, world: World, moment: Moment) -> Tensor:
         """Return the cube's position (B, 3) [m]."""
         return moment.scene["object"]
+
+    def move_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
+        """Return the moment with the goals moved to (B, 3) by hand, see `keeps_goal_height`."""
+        if self.keeps_goal_height:
+            goal = torch.cat((goal[:, :2], moment.scene["goal"][:, 2:]), 1)
+        return self.replace_goal(world, moment, goal)
 
 
 def compute_cube_terms(

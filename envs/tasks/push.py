@@ -83,6 +83,7 @@ class Push(CubeTask):
     damping: float
     homing: float
 
+    keeps_goal_height = True  # on the table
     controllers = ("push",)
     engines = (MUJOCO, KINEMATIC)
 
@@ -297,12 +298,6 @@ class Push(CubeTask):
             distance,
             compute_reward_terms(self, inputs, action),
             measures,
-        )
-
-    def move_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
-        """Return the moment with the goals moved to (B, g), kept on the table."""
-        return self.replace_goal(
-            world, moment, torch.cat((goal[:, :2], moment.scene["goal"][:, 2:]), 1)
         )
 
 

@@ -60,6 +60,7 @@ class Stack(Picking):
     berth: float
     over: float
 
+    keeps_goal_height = True  # the other cube stays on the table
     cubes = (OBJECT, SUPPORT)
     engines = (MUJOCO, KINEMATIC)
     memory_keys = (*Picking.memory_keys, SUPPORT, "support_start", "settled")
@@ -195,10 +196,4 @@ class Stack(Picking):
         start = support + (old["support_start"] - old[SUPPORT])
         return replace(
             moment, scene={**old, "goal": goal, SUPPORT: support, "support_start": start}
-        )
-
-    def move_goal(self, world: World, moment: Moment, goal: Tensor) -> Moment:
-        """Return the moment with the goals moved to (B, g); the other cube stays on the table."""
-        return self.replace_goal(
-            world, moment, torch.cat((goal[:, :2], moment.scene["goal"][:, 2:]), 1)
         )

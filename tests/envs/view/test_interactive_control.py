@@ -141,6 +141,7 @@ def test_guard_and_latency_are_exchanged_while_the_arm_goes_on():
         ("reach_avoid", "reactive", ["goal", "sphere", "box"]),
         ("pick_place", "pick", ["goal", "cube"]),
         ("push", "push", ["goal", "cube"]),
+        ("stack", "pick", ["goal", "cube"]),
     ],
 )
 def test_what_is_put_elsewhere_is_there_and_the_arm_goes_on(task, name, names):
@@ -153,12 +154,9 @@ def test_what_is_put_elsewhere_is_there_and_the_arm_goes_on(task, name, names):
         T[:3, 3] = 0.9 * T[:3, 3] + 0.1 * led.placement_bounds.mean(0)
         led.put(one.name, T)
         (now,) = (other for other in led.frame.handles if other.name == one.name)
-        lies = one.name == "cube" or task == "push"  # on the table, wherever it is dragged
-        wanted = (
-            (*T[:2, 3], led.task.cube_side / 2)
-            if lies
-            else np.clip(T[:3, 3], *led.placement_bounds)
-        )
+        wanted = np.clip(T[:3, 3], *led.placement_bounds)
+        if one.name == "cube" or task in ("push", "stack"):  # as high as it lies, wherever it is
+            wanted[2] = one.T_bh[2, 3]
         np.testing.assert_allclose(now.T_bh[:3, 3], wanted, atol=1e-6)
         if one.turns:
             np.testing.assert_allclose(now.T_bh[:3, :3], T[:3, :3], atol=1e-5)
