@@ -8,6 +8,7 @@ from torch import Tensor
 
 from envs.simulation import grasp
 from envs.tasks.measures import Measure
+from envs.tasks.pointing import describe_tilt
 from envs.tasks.shapes import Shape, make_cube_shape, make_goal_ball
 from envs.tasks.task import Task
 from envs.world import Moment, World
@@ -105,6 +106,12 @@ class CubeTask(Task):
         """Return the TCP's height over the table at a cube that lies on it [m]."""
         hand = not_none(world.model.hand)
         return max(hand.half, hand.tip + self.table_room)
+
+    def describe_lack(self, world: World) -> str:
+        """Describe what may be wrong: often a hand that does not point down at the table."""
+        low, high = world.workspace.clone()
+        low[2] = high[2] = self.compute_tcp_height(world)
+        return describe_tilt(world, low, high) or super().describe_lack(world)
 
     def observe_hand(self, world: World, moment: Moment) -> HandFeatures:
         """Compute the observed features of the hands."""

@@ -185,10 +185,7 @@ class ScenePool:
             found = self._task.sample_scenes(self._world, self.BLOCK, self._generator)
             if len(found["goal"]):
                 return found
-        corners = [[round(x, 3) for x in corner] for corner in self._world.workspace.tolist()]
         raise ConfigError(
             f"task {find_task_name(self._task)!r}: {self.PATIENCE} calls of sample_scenes returned "
-            f"no scene; if it is right, workspace {corners} has no goal that the arm reaches "
-            "without contact with itself or the ground (z = 0): enlarge it, "
-            "or give the arm room below its base"
+            f"no scene; {self._task.describe_lack(self._world)}"
         )

@@ -28,6 +28,7 @@ from envs.simulation.grasp import compile_hand, find_driver
 from envs.tasks.layout import Column, arm_columns
 from envs.tasks.measures import Measure
 from envs.tasks.pegs import make_hole, make_peg
+from envs.tasks.pointing import describe_tilt
 from envs.tasks.registry import register_task
 from envs.tasks.shapes import Shape, make_body_shapes
 from envs.tasks.task import Outcome, Task
@@ -201,6 +202,14 @@ class Insert(Task):
             "start": start,
         }
         return {name: value[good] for name, value in scene.items()}
+
+    def describe_lack(self, world: World) -> str:
+        """Describe what may be wrong: often a hand that does not point down at the holes."""
+        centre = world.workspace.mean(0)
+        half_x, half_y, low, high = self.region
+        half = centre.new_tensor([half_x, half_y, (high - low) / 2.0])
+        centre[2] = (low + high) / 2.0 - self.depth + self.reach
+        return describe_tilt(world, centre - half, centre + half) or super().describe_lack(world)
 
     def _place_hole(self, T: Tensor, share: Tensor) -> Tensor:
         """Return the true poses (B, 7) of holes that are assumed at the pegs of TCPs T (B, 4, 4).

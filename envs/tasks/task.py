@@ -191,6 +191,15 @@ class Task:
         """
         raise NotImplementedError
 
+    def describe_lack(self, world: World) -> str:
+        """Describe what may be wrong, and what to do, where no scene was found."""
+        corners = [[round(x, 3) for x in corner] for corner in world.workspace.tolist()]
+        return (
+            f"if it is right, workspace {corners} has no goal that the arm reaches "
+            "without contact with itself or the ground (z = 0): enlarge it, "
+            "or give the arm room below its base"
+        )
+
     def plan_episode(self, world: World, state: SimState, scene: Scene) -> Scene:
         """Return the parts `plan_keys` of the scenes of B episodes.
 

@@ -1,13 +1,18 @@
 """One episode of many again: the same start, scene, way and end, whatever the task."""
 
+import dataclasses
+import math
+
+import numpy as np
 import pytest
 import torch
 
 import envs
 from envs.arm_env.arm_env import ArmEnv
 from envs.robots import make_robot
-from envs.tasks.episodes import OneEpisode, ScenePool
+from envs.tasks.episodes import OneEpisode, RandomEpisodes, ScenePool
 from envs.tasks.registry import make_task
+from td3_robot.errors import ConfigError
 from tests.support import each_task
 
 
@@ -101,3 +106,26 @@ def test_arms_that_learn_are_not_in_step():
     first = spread[:60].long().argmax(0)
     assert first.min() < 5 and first.max() > 54
     assert (spread[first + 60, torch.arange(120)]).all() and (spread[60:120].sum(0) == 1).all()
+
+
+@pytest.mark.parametrize("task", ["pick_place", "push", "stack", "insert"])
+def test_a_hand_that_cannot_point_down_is_the_reason_that_is_given(task):
+    """The sixth joint's axis is level at home: a quarter turn of it tilts the hand by 90 degrees,
+    and joints that hardly move leave it so.
+    """
+    panda = make_robot("panda")
+    home = panda.home + np.array([0, 0, 0, 0, 0, math.pi / 2, 0])
+    level = dataclasses.replace(panda, home=home, qlim=home + [[-0.05], [0.05]])
+    told = (
+        f"^task '{task}': 10 calls of sample_scenes returned no scene; the hand of robot 'panda' is "
+        "not found to point straight down anywhere in .*: mount it.*without a hand, such as 'reach'$"
+    )
+    with pytest.raises(ConfigError, match=told):
+        RandomEpisodes(make_task(task), make_task(task).make_world(level, "cpu")).draw(1)
+
+
+def test_a_hand_that_points_down_is_no_reason():
+    """The table in the workspace is within reach; the workspace's corners are named instead."""
+    task = make_task("pick_place")
+    told = task.describe_lack(task.make_world(make_robot("panda"), "cpu"))
+    assert "no goal that the arm reaches" in told
