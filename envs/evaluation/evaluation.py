@@ -282,7 +282,8 @@ class Evaluation:
         return results
 
     def print_table(self) -> None:
-        """Print the figures of all controllers next to each other."""
+        """Print the figures of all controllers next to each other, after `play`."""
+        requirements.require_played("print_table", self.summaries)
         print_rows("", list(self.summaries), make_rows(self.summaries, self._measures))
         engines = [getattr(env, "engine", None) for env in self._envs.values()]
         if failures := describe_failures(engines):

@@ -58,6 +58,10 @@ REFUSED = {
     "nothing to compare": (lambda made: made.compare_with_random(), "needs a controller"),
     "nothing to disturb": (lambda made: made.play_robustness(2), "robustness needs a controller"),
     "no results": (lambda made: made.to_dict(), r"to_dict needs results: call play\(\) first"),
+    "no table": (
+        lambda made: made.print_table(),
+        r"print_table needs results: call play\(\) first",
+    ),
     "no report": (
         lambda made: made.render_report({}, (), str),
         r"render_report needs results: call play\(keep=True\) first",
