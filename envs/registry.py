@@ -80,6 +80,7 @@ def make(
             stops too long for `guard_stops`.
     """
     chosen = make_task(task)  # first, so that a mistyped task is reported immediately
+    _require_switches(sparse=sparse, guard=guard, guard_stops=guard_stops, training=training)
     if engine not in chosen.engines:
         able = " or ".join(f"--engine {name}" for name in chosen.engines)
         raise ConfigError(f"task {task!r} cannot be done on engine {engine!r}; it needs {able}")
@@ -114,6 +115,13 @@ def make(
         require_short_stop(env.model, made.owner)
     env.guard_constants = replace(env.guard_constants, stops=guard_stops)
     return env
+
+
+def _require_switches(**switches: object) -> None:
+    """Refuse words: "false" is true in Python, and would enable what it names."""
+    for name, value in switches.items():
+        if not isinstance(value, bool):
+            raise ConfigError(f"{name} must be true or false, got {value!r}")
 
 
 def _choose_disturbances(

@@ -296,3 +296,11 @@ def test_a_task_says_which_engines_can_do_it(monkeypatch):
     assert str(refused.value) == (
         "task 'push' cannot be done on engine 'kinematic'; it needs --engine mujoco"
     )
+
+
+@pytest.mark.parametrize("name", ["sparse", "guard", "guard_stops", "training"])
+@pytest.mark.parametrize("word", ["false", "true", 1, None])
+def test_a_switch_is_true_or_false_and_no_word_for_it(name, word):
+    """In Python "false" is true: it would enable the guard that it is to disable."""
+    refusal = get_refusal(envs.make, "panda", "reach", **{name: word})
+    assert refusal == f"{name} must be true or false, got {word!r}"
