@@ -24,3 +24,8 @@ def __getattr__(name: str) -> object:
     from importlib import import_module
 
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    """List public names that are not imported yet, too: a notebook completes what is listed."""
+    return sorted({*globals(), *__all__})

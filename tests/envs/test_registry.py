@@ -4,6 +4,8 @@ import dataclasses
 import functools
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -304,3 +306,11 @@ def test_a_switch_is_true_or_false_and_no_word_for_it(name, word):
     """In Python "false" is true: it would enable the guard that it is to disable."""
     refusal = get_refusal(envs.make, "panda", "reach", **{name: word})
     assert refusal == f"{name} must be true or false, got {word!r}"
+
+
+@pytest.mark.parametrize("package", ["envs", "td3_robot"])
+def test_a_notebook_completes_public_names_before_their_first_use(package):
+    """In a process of its own, in which nothing else has imported them."""
+    code = f"import {package}; print(set({package}.__all__) <= set(dir({package})))"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (answer.stdout, answer.stderr) == ("True\n", "")
