@@ -173,6 +173,10 @@ def spread_obstacles(
             "the policy observes what stands around the arm: obstacles must be a "
             f"td3_robot.deploy.Obstacles, got {type(obstacles).__name__}"
         )
-    slots = {name: shapes[name] for name in (*KINDS, *VELOCITIES) if name in shapes}
+    slots = {}
+    for name in (*KINDS, *VELOCITIES):
+        if name in shapes:
+            count, width = shapes[name]
+            slots[name] = (count, width)
     rest = {name: value for name, value in scene.items() if name != "obstacles"}
     return rest | obstacles.fill_slots(slots)
