@@ -119,6 +119,16 @@ class StaggeredVecEnv(VecEnv, Protocol):
 
 
 @runtime_checkable
+class RestartingVecEnv(VecEnv, Protocol):
+    """Environments that may be unable to restore themselves, and say so.
+
+    Of others, a first observation that equals the saved one tells that they are restored.
+    """
+
+    restored: bool  # the last `load_state_dict` continued the episodes, and began no new ones
+
+
+@runtime_checkable
 class HasRewardsObserved(Protocol):
     """Environments whose rewards are of the true or of the observed state.
 

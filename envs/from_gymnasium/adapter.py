@@ -64,6 +64,7 @@ class GymnasiumEnv:
         no_goals: why its goals cannot be replaced in hindsight; "" if it has no goals.
         notes: sentences that whoever trains in it should read.
         horizon: steps of the longest episode; None if it is not known.
+        restored: the last `load_state_dict` continued the episodes, and began no new ones.
 
     Raises:
         ConfigError: spaces or an autoreset mode that are not supported.
@@ -73,6 +74,7 @@ class GymnasiumEnv:
     no_goals = ""
     notes: Sequence[str] = ()
     horizon: int | None = None
+    restored = False
 
     def __init__(
         self,
@@ -340,7 +342,8 @@ class GymnasiumEnv:
         self._seed = state["seed"]
         self._steps = state["steps"]
         first = self._start(self._derive_seed())
-        if "standings" not in state or not self._restorable:
+        self.restored = self._restorable and "standings" in state
+        if not self.restored:
             return first
         copies: Any = self._gym
         self._call(copies.set_attr, "saved_state", state["standings"])

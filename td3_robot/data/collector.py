@@ -21,6 +21,7 @@ from td3_robot.vec_env import (
     GoalVecEnv,
     Policy,
     PrivilegedVecEnv,
+    RestartingVecEnv,
     StaggeredVecEnv,
     Step,
     VecEnv,
@@ -296,10 +297,16 @@ class Collector:
         else:
             self.replay.load_state_dict(state["replay"])
         self.observation = self._env.load_state_dict(state["env"])
-        if torch.equal(self.observation, state["observation"].to(self._env.device)):
+        if self._is_restored(state["observation"].to(self._env.device)):
             return lost
         self._begin_episodes()
         return [*lost, "the environments cannot be restored: new episodes begin"]
+
+    def _is_restored(self, saved: Tensor) -> bool:
+        """Tell whether the environments go on from the saved observations."""
+        if isinstance(self._env, RestartingVecEnv):
+            return self._env.restored
+        return torch.equal(self.observation, saved)
 
     def _begin_episodes(self) -> None:
         """Start new episodes in everything that follows the environments' episodes."""

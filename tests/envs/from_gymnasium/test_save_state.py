@@ -133,7 +133,7 @@ def test_it_goes_on_where_it_stood(make):
     observation = env._observation.clone()
     expected = play(env, 25)
     play(other, 3)
-    assert torch.equal(other.load_state_dict(state), observation)
+    assert torch.equal(other.load_state_dict(state), observation) and other.restored
     assert all(map(torch.equal, play(other, 25), expected))
     for one in (env, other):
         one.close()
@@ -142,6 +142,8 @@ def test_it_goes_on_where_it_stood(make):
 def test_one_that_cannot_tell_begins_new_episodes():
     env = make_gymnasium("Pendulum-v1", 3)
     assert env.state_dict().keys() == {"seed", "steps"}
+    env.load_state_dict(env.state_dict())
+    assert not env.restored
 
 
 @pytest.mark.parametrize(

@@ -292,6 +292,21 @@ def test_an_environment_that_cannot_restore_itself_begins_new_episodes(collect, 
     ).all()  # one step, no more
 
 
+@pytest.mark.parametrize("restored", [True, False])
+def test_an_environment_may_say_itself_whether_it_is_restored(collect, point_env, restored):
+    """Its observation says nothing where all episodes begin with the one that was saved."""
+
+    class Saying(point_env):
+        def load_state_dict(self, state):
+            self.restored = restored
+            return super().load_state_dict(state)
+
+    first = collect(3, env=Saying(4, 0))
+    second = collect(0, env=Saying(4, 0))
+    lost = second.load_state_dict(first.state_dict(with_replay=True))
+    assert torch.equal(second.observation, first.observation) and (lost == []) == restored
+
+
 def resumed(collect, env, steps: int = 3, **changes) -> Collector:
     """A collector that takes up where another stopped in the middle of the first episodes."""
     first = collect(steps, env=env(4, 0), **changes)
