@@ -153,6 +153,7 @@ def test_a_dry_run_says_what_it_would_send(runs):
             ("--log", "/none/log.csv"),
             "log '/none/log.csv' cannot be written: No such file or directory",
         ),
+        (("--log", "README.md"), "--log must end in .csv, got 'README.md'"),
         (("--limits", "fr4"), "no robot 'fr4'; give a .json file or one of "),
         (("--limits", "ur5e"), "limits 'ur5e' are of 6 joints, panda has 7"),
     ],

@@ -132,6 +132,8 @@ class Arguments:
             )
         if self.arm not in (SIMULATED, *ARMS):
             raise unknown("arm", self.arm, (SIMULATED, *ARMS))
+        if self.log is not None and self.log.suffix != ".csv":  # may be a file of another use
+            raise ConfigError(f"--log must end in .csv, got {str(self.log)!r}")
 
 
 def main(argv: list[str]) -> int:
