@@ -106,7 +106,7 @@ class Robot:
             )
         try:
             return cls.from_dict(json.loads(path.read_text(encoding="utf-8")))
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
             raise DeployError(f"{path} is no JSON: {error}") from None
 
 

@@ -71,7 +71,7 @@ class Obstacles:
             return cls(
                 **{name: np.array(value, float) for name, value in values.items()}, ground=ground
             )
-        except (OSError, ValueError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
             raise DeployError(
                 f"{path} is no description of obstacles: {' '.join(str(error).split())}"
             ) from None

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from td3_robot.deploy import DeployError, Robot
+from td3_robot.deploy import DeployError, Obstacles, Robot
 from td3_robot.deploy.robot.description import ROBOTS
 
 
@@ -22,3 +22,11 @@ def test_a_part_of_another_kind_is_told_of(key):
     values = json.loads((ROBOTS / "panda.json").read_text())
     with pytest.raises(DeployError, match="not the description of a robot"):
         Robot.from_dict(values | {key: [1]})
+
+
+@pytest.mark.parametrize("kind", [Robot, Obstacles])
+def test_a_file_nested_deeper_than_python_reads_is_refused_by_its_name(tmp_path, kind):
+    path = tmp_path / "deep.json"
+    path.write_text('{"spheres":' + "[" * 100_000 + "]" * 100_000 + "}")
+    with pytest.raises(DeployError, match="deep.json is no .*: maximum recursion depth exceeded"):
+        kind.load(path)
