@@ -147,6 +147,10 @@ def test_a_dry_run_says_what_it_would_send(runs):
     ("flags", "message"),
     [
         (("--arm", "abb"), "unknown arm 'abb'"),
+        (
+            ("--arm", "franky", "--delay", "0.02", "--xacro", "side=left"),
+            "leave --xacro, --delay out: only --arm simulated takes them",
+        ),
         (("--speed", "0"), "speed must be above 0"),
         (("--latency", "2"), "latency must be in [0, 0.5]"),
         (

@@ -132,6 +132,10 @@ class Arguments:
             )
         if self.arm not in (SIMULATED, *ARMS):
             raise unknown("arm", self.arm, (SIMULATED, *ARMS))
+        own = [x.name for x in dataclasses.fields(self) if x.metadata.get("group") == _FAULTS]
+        given = [f"--{name}" for name in own if getattr(self, name)]  # nothing by default
+        if given and self.arm != SIMULATED:
+            raise ConfigError(f"leave {', '.join(given)} out: only --arm {SIMULATED} takes them")
         if self.log is not None and self.log.suffix != ".csv":  # may be a file of another use
             raise ConfigError(f"--log must end in .csv, got {str(self.log)!r}")
 
