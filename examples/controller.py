@@ -32,6 +32,8 @@ def main() -> None:
     shapes = {value.name: value.shape for value in session.get_inputs()}
     if set(shapes) - {"q", "qd", "gripper", "goal"}:
         sys.exit(f"this program knows joints, gripper and goal; the policy needs {list(shapes)}")
+    if missing := [name for name in ("q", "goal") if name not in shapes]:
+        sys.exit(f"this program gives joints and a goal; the policy takes no {', '.join(missing)}")
     n = shapes["q"][0]
     given = {"goal": read_numbers("the goal", goal, shapes["goal"][0])}
     for line in sys.stdin:

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import onnx
 import pytest
 
 from tests.support import ROOT
@@ -71,3 +72,25 @@ def test_the_python_program_ends_in_one_line_where_no_command_follows(policy, go
     what = "a state must be 15" if state != GOOD else "the goal must be 3"
     assert done.stderr.startswith(f"{what} finite numbers, got: ")
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_python_program_names_what_a_policy_does_not_take(tmp_path):
+    """Such a file needs no network: the velocities are handed on."""
+    path = tmp_path / "policy.onnx"
+    velocity, command = (
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [6])
+        for name in ("qd", "command")
+    )
+    node = onnx.helper.make_node("Identity", ["qd"], ["command"])
+    graph = onnx.helper.make_graph([node], "policy", [velocity], [command])
+    opset = onnx.helper.make_opsetid("", 17)
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[opset], ir_version=8), path)
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "controller.py"), str(path), "0.4", "0.1", "0.4"],
+        input=f"{GOOD}\n",
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    wanted = "this program gives joints and a goal; the policy takes no q, goal\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", wanted)
