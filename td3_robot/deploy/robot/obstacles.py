@@ -57,14 +57,14 @@ class Obstacles:
             raise DeployError(f"ground must be a finite height, got {self.ground!r}")
 
     @classmethod
-    def load(cls, path: Path, ground: float | None = None) -> "Obstacles":
+    def load(cls, path: str | Path, ground: float | None = None) -> "Obstacles":
         """Load obstacles from a JSON object with any of `spheres`, `boxes` and `walls`.
 
         Raises:
             DeployError: it cannot be read, or is not one.
         """
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
+            values = json.loads(Path(path).read_text(encoding="utf-8"))
             known = (*KINDS, *VELOCITIES)
             if unknown := values.keys() - set(known):
                 raise ValueError(f"unknown key {min(unknown)!r}; valid choices: {', '.join(known)}")

@@ -30,3 +30,10 @@ def test_a_file_nested_deeper_than_python_reads_is_refused_by_its_name(tmp_path,
     path.write_text('{"spheres":' + "[" * 100_000 + "]" * 100_000 + "}")
     with pytest.raises(DeployError, match="deep.json is no .*: maximum recursion depth exceeded"):
         kind.load(path)
+
+
+def test_obstacles_are_loaded_by_a_path_or_its_words(tmp_path):
+    path = tmp_path / "around.json"
+    path.write_text('{"spheres": [[0.5, 0.2, 0.9, 0.1]]}')
+    for name in (path, str(path)):
+        assert Obstacles.load(name).spheres.tolist() == [[0.5, 0.2, 0.9, 0.1]]
