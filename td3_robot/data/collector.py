@@ -303,7 +303,7 @@ class Collector:
         return [*lost, "the environments cannot be restored: new episodes begin"]
 
     def _is_restored(self, saved: Tensor) -> bool:
-        """Tell whether the environments go on from the saved observations."""
+        """Tell whether the environments continue from the saved observations."""
         if isinstance(self._env, RestartingVecEnv):
             return self._env.restored
         return torch.equal(self.observation, saved)

@@ -86,7 +86,7 @@ class Arm(Protocol):
 
 
 def read_state(arm: Arm) -> Reading | None:
-    """Return what `read` of an arm returns, with arrays in place of lists, as many drivers have.
+    """Return what `read` of an arm returns, with arrays instead of lists, as many drivers have.
 
     Raises:
         DeployError: it is neither a `Reading` nor None, or a reading that holds no numbers.
