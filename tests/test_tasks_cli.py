@@ -20,7 +20,7 @@ SHIPPED = {"reach": "run1"} | {
     task: task for task in list_tasks() if task not in {"reach"} | UNTRAINED
 }
 QUICK = {"reach_pose"}  # trained each time
-LONG = {"stack", "insert_tight"}  # to evaluate; `push` and `insert` have the same parts
+LONG = {"stack", "push", "insert_tight"}  # to evaluate; the others have the same parts
 SMALL = (
     "--steps",
     "1000",

@@ -248,7 +248,8 @@ class ArmEnv:
         return self._time_limits.step()
 
     def step(self, action: Tensor) -> Step:
-        """Simulate one control period; see `VecEnv.step`. Actions are clamped to [-1, 1]."""
+        """Simulate one control period; see `VecEnv.step`. Actions, also arrays, are clamped."""
+        action = torch.as_tensor(action, device=self.device)
         if action.shape != (self.num_envs, self.a_dim):
             raise ConfigError(
                 f"action must have shape {(self.num_envs, self.a_dim)}, got {tuple(action.shape)}"

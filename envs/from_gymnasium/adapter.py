@@ -244,6 +244,7 @@ class GymnasiumEnv:
 
     def _scale_action(self, action: Tensor) -> np.ndarray:
         """Scale actions (B, a_dim) in [-1, 1] to the action space, (B, ...)."""
+        action = torch.as_tensor(action)
         if action.shape != (self.num_envs, self.a_dim):
             raise ConfigError(
                 f"action must have shape {(self.num_envs, self.a_dim)}, got {tuple(action.shape)}"

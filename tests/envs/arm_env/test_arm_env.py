@@ -45,6 +45,13 @@ def test_what_the_observation_says_is_so():
         )
 
 
+def test_an_action_may_be_an_array():
+    action = np.random.default_rng(0).uniform(-1.0, 1.0, (4, make().a_dim))
+    of_array = make().step(action)
+    of_tensor = make().step(torch.from_numpy(action))
+    assert torch.equal(of_array.observation, of_tensor.observation)
+
+
 def test_success_is_the_tcp_within_a_centimetre_and_can_be_had():
     """A plain resolved-rate controller reaches most goals, and the gripper shuts there."""
     env = make(num_envs=100)

@@ -291,6 +291,16 @@ def test_no_action_leaves_the_bounds(first, second, values):
     assert np.abs(action - wanted).max() <= 1e-6 * max(abs(low), abs(high))
 
 
+def test_an_action_may_be_an_array():
+    action = np.array([[0.5, -0.5], [0.0, 1.0]])
+    of_array = fixed()
+    of_tensor = fixed()
+    of_array.step(action)
+    of_tensor.step(torch.from_numpy(action))
+    for one, other in zip(of_array._gym.envs, of_tensor._gym.envs):
+        assert np.array_equal(one.unwrapped.action, other.unwrapped.action)
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_an_action_that_is_not_finite_is_refused(value):
     with pytest.raises(NotFiniteError, match="action has a value that is NaN or infinite"):
