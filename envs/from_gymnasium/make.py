@@ -143,6 +143,10 @@ def _make_one(
         mode = {} if render_mode is None else {"render_mode": render_mode}
         env = gym.make(env_id, max_episode_steps=time_limit, disable_env_checker=True, **mode)
     except Exception as error:  # code of others may fail in any way
+        if "unexpected keyword argument 'render_mode'" in str(error):
+            raise ConfigError(
+                f"env {env_id!r} renders no pictures: it takes no render_mode={render_mode!r}"
+            ) from None
         hint = _suggest_mujoco(env_id, str(error))
         raise ConfigError(f"env {env_id!r} cannot be made: {format_error(error)}{hint}") from None
     env = _check_innermost(env, env_id)

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from envs.config.env_options import EnvOptions
 from envs.evaluation import Evaluation
 from envs.view.evaluation_view import record
-from td3_robot.errors import EnvError
+from td3_robot.errors import ConfigError, EnvError
 
 STEPS = 5
 
@@ -46,6 +46,15 @@ class Blind(Counting):
         return None
 
 
+class Modeless(Counting):
+    """Has not heard of render modes."""
+
+    metadata: dict = {}  # noqa: RUF012
+
+    def __init__(self):
+        super().__init__()
+
+
 def evaluation_of(kind) -> Evaluation:
     gym.register(f"{kind.__name__}-v0", kind)
     try:
@@ -60,7 +69,7 @@ def evaluation_of(kind) -> Evaluation:
 @pytest.fixture(autouse=True)
 def none_stays_registered():
     yield
-    for kind in (Counting, Blind):
+    for kind in (Counting, Blind, Modeless):
         gym.registry.pop(f"{kind.__name__}-v0", None)
 
 
@@ -79,4 +88,11 @@ def test_a_recording_has_start_and_every_step_of_three_episodes_once(tmp_path):
 def test_one_that_draws_nothing_is_one_line_and_no_file(tmp_path):
     with pytest.raises(EnvError, match="'Blind-v0': render returned no picture"):
         record(evaluation_of(Blind), tmp_path / "film.gif")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.filterwarnings("ignore:.*render_mode='rgb_array' that is not in:UserWarning")
+def test_one_that_takes_no_render_mode_renders_no_pictures(tmp_path):
+    with pytest.raises(ConfigError, match="'Modeless-v0' renders no pictures: it takes no"):
+        record(evaluation_of(Modeless), tmp_path / "film.gif")
     assert not list(tmp_path.iterdir())
