@@ -27,6 +27,7 @@ from envs.tasks.layout import Column
 from envs.tasks.measures import Measure
 from envs.tasks.shapes import Shape, make_goal_shapes
 from envs.world import GROUND, Moment, Scene, World
+from td3_robot.errors import ConfigError
 
 # Hooks and constants under the names that tasks written for older versions define.
 RENAMED = {
@@ -167,13 +168,20 @@ class Task:
         """Compile the robot for this task, with its capsules if they are known.
 
         Args:
-            collision: whether the capsules are required.
+            collision: whether a guard requires the capsules.
 
         Raises:
             ConfigError: the robot lacks what the task needs.
         """
         known = compile_collision if self.needs_collision or collision else find_collision_model
-        capsules = known(robot, device)
+        try:
+            capsules = known(robot, device)
+        except ConfigError as error:
+            if self.needs_collision or not collision:
+                raise
+            raise ConfigError(
+                f"the guard, which --guard false leaves out, needs capsules: {error}"
+            ) from None
         workspace = torch.as_tensor(robot.workspace, dtype=torch.float32, device=device)
         return World(
             robot, compile_robot(robot, self.dt, device, self.cube_side), workspace, capsules

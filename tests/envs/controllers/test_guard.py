@@ -275,7 +275,9 @@ def test_a_replayed_episode_has_the_guard_too():
 
 def test_a_guard_for_an_arm_whose_shape_is_not_known_is_refused():
     with pytest.raises(
-        ConfigError, match="no collision geometry; write .* with: python -m envs.collision.fitting"
+        ConfigError,
+        match="--guard false leaves out, needs capsules: 'gantry' has no collision geometry; "
+        "write .* with: python -m envs.collision.fitting",
     ):
         envs.make(str(DATA / "gantry.urdf"), "reach", guard=True)
 
