@@ -22,8 +22,8 @@ from tests.support import ROOT
 SCRIPTS = ("train.py", "evaluate.py", "export.py", "run_policy.py")
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?|\bnan\b|(?<= )-(?= |$)")
 FALL = 3.0  # [points] of a success rate
-# beside other programs, the watchdog stops the arm; the other two train for most of a minute
-SLOW = {"policy-to-simulated-arm", "your-arm", "your-task"}
+# beside other programs, the watchdog stops the arm; the others train for most of a minute
+SLOW = {"first-policy", "policy-to-simulated-arm", "your-arm", "your-task"}
 
 
 def shape_of(line: str) -> str:
