@@ -124,18 +124,22 @@ def test_enter_is_the_emergency_stop(runs):
 
 def test_a_terminal_that_is_lost_brakes_the_arm(path, tmp_path):
     """The signal comes while it moves, and the last velocity that is sent is none."""
-    log = tmp_path / "log.csv"
-    process = start(path, "--seconds", "60", "--log", str(log), "--speed", "0.5")
-    until = time.monotonic() + 60.0
-    while time.monotonic() < until and not (
-        log.exists() and len(log.read_text().splitlines()) > 100
-    ):
-        time.sleep(0.02)
-    process.send_signal(signal.SIGHUP)
-    printed, error = process.communicate(timeout=60)
+    for attempt in range(5):  # a busy machine: the watchdog may stop the arm before the signal
+        log = tmp_path / f"log{attempt}.csv"
+        process = start(path, "--seconds", "60", "--log", str(log), "--speed", "0.5")
+        while process.poll() is None and count_lines(log) <= 100:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGHUP)
+        printed, error = process.communicate(timeout=60)
+        if not re.search("sent no (state|command)|held up", printed):
+            break
     sent = np.genfromtxt(log, delimiter=",", skip_header=1, usecols=range(8, 15))
     assert "stopped by the operator" in printed and process.returncode == 130, error
     assert np.abs(sent).max() > 0.05 and not sent[-1].any()
+
+
+def count_lines(file):
+    return len(file.read_text().splitlines()) if file.exists() else 0
 
 
 def test_a_dry_run_says_what_it_would_send(runs):
