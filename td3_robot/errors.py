@@ -97,6 +97,10 @@ class RanksError(Td3RobotError):
     exit_code = 1
 
 
+class FirstProcessError(RanksError):
+    """Process 0 has failed before it sent what the others need; it reports the cause itself."""
+
+
 def not_none(value: T | None) -> T:
     """Return a value that earlier checks have shown to be there."""
     assert value is not None

@@ -35,13 +35,11 @@ def read_resume_point(folder: Path, processes: int | None = 1) -> tuple[dict[str
     states, state = _read_newest(folder)
     then = len(_get_ranks(state) or [state])
     if processes is not None and then != processes:
-        how = (
-            f"torchrun --nproc_per_node {then} -- train.py"
-            if then > 1
-            else get_command_line("train")
-        )
+        how, by = get_command_line("train"), "one process"
+        if then > 1:
+            how, by = f"torchrun --nproc_per_node {then} -- train.py", f"{then} processes"
         raise ConfigError(
-            f"run {folder.name!r} is trained by {then} processes, not {processes}; "
+            f"run {folder.name!r} is trained by {by}, not {processes}; "
             f"continue with {how} --resume {run_name(folder)}"
         )
     return states, state

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from td3_robot.errors import RanksError
+from td3_robot.errors import FirstProcessError, RanksError
 from td3_robot.utils.communicator import Communicator
 
 PATIENCE = 300.0  # [s] to wait for the others
@@ -119,7 +119,7 @@ class TorchCommunicator(Communicator):
         sizes = self._gather_sizes(packed)[0].tolist()
         if self.rank:
             if not any(sizes):
-                raise RanksError("process 0 has failed")
+                raise FirstProcessError("process 0 has failed")
             return self._receive(sizes[self.rank], 0)
         for other in range(1, self.size) if values else ():
             self._send(packed[other], other)

@@ -21,10 +21,12 @@ from td3_robot.config.field import flatten_options
 from td3_robot.config.run import Config
 from td3_robot.config.td3 import BATCHED
 from td3_robot.distributed.communicator import PATIENCE, TorchCommunicator
-from td3_robot.errors import ConfigError, RanksError
+from td3_robot.errors import ConfigError, FirstProcessError, RanksError
 from td3_robot.utils.communicator import SINGLE_PROCESS, Communicator
 from td3_robot.utils.console import get_command_line
 from td3_robot.utils.seeding import derive_process_seed
+
+_REPORT_SECONDS = 5.0  # process 0 closes its environments before it reports an error
 
 
 def shard_config(config: Config, rank: int, size: int) -> Config:
@@ -132,6 +134,8 @@ def error_relay() -> Iterator[dist.Store]:
         yield store
     except BaseException as error:
         run = _read_run_name(store)
+        if isinstance(error, FirstProcessError):
+            _await_report(store)
         if not _claim_error(store):
             sys.stderr = open(os.devnull, "w")
         if isinstance(error, RanksError) and run:
@@ -146,6 +150,12 @@ def _read_run_name(store: dist.Store) -> str | None:
         return store.get("run").decode() if store.check(["run"]) else None
     except RuntimeError:
         return None
+
+
+def _await_report(store: dist.Store) -> None:
+    """Wait until process 0 reports its error, at most as long as a process takes to end."""
+    with contextlib.suppress(RuntimeError):  # killed, it reports nothing
+        store.wait(["told"], datetime.timedelta(seconds=_REPORT_SECONDS))
 
 
 def _claim_error(store: dist.Store) -> bool:
