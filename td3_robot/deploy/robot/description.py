@@ -5,6 +5,7 @@ half. SI units; joints in the order of the arm, base to flange.
 """
 
 import json
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -60,8 +61,10 @@ class Robot:
         """Build a robot from the JSON object.
 
         Raises:
-            DeployError: it is not one of a robot.
+            DeployError: it is not one of a robot, or a number in it is not finite.
         """
+        if place := _find_not_finite(values):
+            raise DeployError(f"not the description of a robot: {place} is not finite")
         try:
             chain = Chain(
                 _round_to_float32(values["chain"]["constants"]),
@@ -106,8 +109,23 @@ class Robot:
             )
         try:
             return cls.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        except DeployError as error:
+            raise DeployError(f"{path}: {error}") from None
         except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
             raise DeployError(f"{path} is no JSON: {error}") from None
+
+
+def _find_not_finite(value: object, place: str = "") -> str:
+    """Return the place of the first number that is not finite, such as home[2], or nothing."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return place
+    if isinstance(value, dict):
+        parts = ((f"{place}.{key}".lstrip("."), part) for key, part in value.items())
+    elif isinstance(value, list | tuple):
+        parts = ((f"{place}[{row}]", part) for row, part in enumerate(value))
+    else:
+        return ""
+    return next(filter(None, (_find_not_finite(part, at) for at, part in parts)), "")
 
 
 def _parse_capsules(values: dict | None) -> Capsules | None:

@@ -1,11 +1,14 @@
 """A robot's description: what it has to hold."""
 
 import json
+import re
 
 import pytest
 
 from td3_robot.deploy import DeployError, Obstacles, Robot
 from td3_robot.deploy.robot.description import ROBOTS
+
+TOLD = "not the description of a robot"
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in ROBOTS.glob("*.json")))
@@ -20,8 +23,25 @@ def test_every_joint_has_a_name_a_home_limits_and_a_place_in_the_chain(name):
 @pytest.mark.parametrize("key", ("limits", "chain", "gripper", "capsules"))
 def test_a_part_of_another_kind_is_told_of(key):
     values = json.loads((ROBOTS / "panda.json").read_text())
-    with pytest.raises(DeployError, match="not the description of a robot"):
+    with pytest.raises(DeployError, match=TOLD):
         Robot.from_dict(values | {key: [1]})
+
+
+@pytest.mark.parametrize(
+    "place", ["home[2]", "limits.position[1][0]", "chain.constants[6][0][3]", "gripper.speed"]
+)
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_a_number_that_is_not_finite_is_told_of_by_its_place_and_file(tmp_path, place, number):
+    values = json.loads((ROBOTS / "ur5e.json").read_text())
+    *inner, last = re.findall(r"\w+", place)
+    part = values
+    for key in inner:
+        part = part[int(key) if key.isdigit() else key]
+    part[int(last) if last.isdigit() else last] = "?"
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps(values).replace('"?"', number))
+    with pytest.raises(DeployError, match=re.escape(f"mine.json: {TOLD}: {place} is not finite")):
+        Robot.load(path)
 
 
 @pytest.mark.parametrize("kind", [Robot, Obstacles])
