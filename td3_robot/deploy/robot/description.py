@@ -13,6 +13,7 @@ import numpy as np
 
 from td3_robot.deploy.errors import DeployError
 from td3_robot.deploy.robot.capsules import Capsules, Follower
+from td3_robot.deploy.robot.json_file import read_json
 from td3_robot.deploy.robot.kinematics import Chain
 from td3_robot.deploy.robot.limits import FR3, Limits
 
@@ -108,7 +109,7 @@ class Robot:
                 f"no robot {str(name)!r}; give a .json file or one of {', '.join(known)}"
             )
         try:
-            return cls.from_dict(json.loads(path.read_text(encoding="utf-8")))
+            return cls.from_dict(read_json(path))
         except DeployError as error:
             raise DeployError(f"{path}: {error}") from None
         except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:

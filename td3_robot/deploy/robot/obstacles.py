@@ -1,6 +1,5 @@
 """Obstacles around an arm, in its base frame."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Real
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from td3_robot.deploy.errors import DeployError
+from td3_robot.deploy.robot.json_file import read_json
 
 KINDS = {"spheres": 4, "boxes": 10, "walls": 4}  # of obstacles, and how many numbers each has
 # Velocities of kinds that may move, and of which kind each is.
@@ -64,7 +64,7 @@ class Obstacles:
             DeployError: it cannot be read, or is not one.
         """
         try:
-            values = json.loads(Path(path).read_text(encoding="utf-8"))
+            values = read_json(path)
             known = (*KINDS, *VELOCITIES)
             if unknown := values.keys() - set(known):
                 raise ValueError(f"unknown key {min(unknown)!r}; valid choices: {', '.join(known)}")

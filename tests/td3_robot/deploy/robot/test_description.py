@@ -52,6 +52,14 @@ def test_a_file_nested_deeper_than_python_reads_is_refused_by_its_name(tmp_path,
         kind.load(path)
 
 
+@pytest.mark.parametrize("kind", [Robot, Obstacles])
+def test_a_key_that_is_there_twice_is_refused_by_its_name_and_file(tmp_path, kind):
+    path = tmp_path / "twice.json"
+    path.write_text('{"walls": [], "spheres": [[0.5, 0.2, 0.9, 0.1]], "spheres": []}')
+    with pytest.raises(DeployError, match="twice.json.*: key 'spheres' is there twice"):
+        kind.load(path)
+
+
 def test_obstacles_are_loaded_by_a_path_or_its_words(tmp_path):
     path = tmp_path / "around.json"
     path.write_text('{"spheres": [[0.5, 0.2, 0.9, 0.1]]}')
