@@ -6,6 +6,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+from td3_robot.deploy.errors import DeployError
 from td3_robot.deploy.planning.inverse_kinematics import fill_unit_cube, find_joints_at_goal
 from td3_robot.deploy.robot.description import Robot
 from td3_robot.deploy.robot.obstacles import KINDS, Obstacles, find_present
@@ -52,8 +53,15 @@ def find_room(
 
 
 def find_clearance(robot: Robot, q: np.ndarray, obstacles: Obstacles) -> np.ndarray:
-    """Return the clearance (m,) of configurations (m, n) [m]."""
-    assert robot.capsules is not None
+    """Return the clearance (m,) of configurations (m, n) [m].
+
+    Raises:
+        DeployError: the robot's shape is not known.
+    """
+    if robot.capsules is None:
+        raise DeployError(
+            f"robot {robot.name!r} has no capsules, so no path among obstacles can be planned"
+        )
     return robot.capsules.find_clearance(robot.chain.frames(q), obstacles, q)
 
 

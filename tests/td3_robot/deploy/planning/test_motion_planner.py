@@ -11,8 +11,8 @@ from envs.collision import Obstacles as Around
 from envs.export.robot_description import describe
 from envs.planning.motion_planner import plan_path as simulated
 from envs.world import get_obstacles
+from td3_robot.deploy import DeployError, Robot
 from td3_robot.deploy import Obstacles as Parked
-from td3_robot.deploy import Robot
 from td3_robot.deploy.planning.motion_planner import AT_VIA, ROOM, PathFollower, find_clearance
 from td3_robot.deploy.robot.obstacles import KINDS
 from tests.double_precision import double, exact_shape
@@ -56,6 +56,12 @@ def test_it_is_the_simulators(env):
         ours = np.array([each[name] for each in found])
         assert (np.abs(ours - theirs.numpy()).max(1) < 1e-6).mean() > 0.95
     assert not any(each["passed"][0] for each in found)
+
+
+def test_an_arm_without_capsules_is_named_where_a_path_is_asked_for(env, led):
+    bare = PathFollower(replace(led._robot, capsules=None))
+    with pytest.raises(DeployError, match="robot 'panda' has no capsules, so no path"):
+        bare(env.state.q[0].double().numpy(), told(env, 0))
 
 
 def test_a_corner_is_passed_for_good_when_every_joint_is_near(env, led):
