@@ -67,7 +67,7 @@ def get_placement_bounds(task: Task, world: World) -> torch.Tensor:
 def is_in_reach(task: Task, world: World, goal: Tensor) -> bool:
     """Tell if inverse kinematics finds joint positions that meet a goal (g,), whatever they touch.
 
-    A cube is brought there by a hand that points down, as by the scripted experts.
+    A cube is fetched and brought there by a hand that points down, as by the scripted experts.
     """
     model = world.model
     begin = torch.cat((world.home[None], spread_joints(model.qlim, _STARTS)))

@@ -21,7 +21,7 @@ from envs.registry import make_from_moment
 from envs.simulation.kinematic import KinematicEngine
 from envs.simulation.manual_gripper import GripperOverride
 from envs.simulation.randomization import combine_disturbances
-from envs.view.handles import GOAL, get_placement_bounds, is_in_reach, list_handles, put
+from envs.view.handles import CUBE, GOAL, get_placement_bounds, is_in_reach, list_handles, put
 from envs.view.playback import describe_errors, find_contacts, get_tcp_position
 from envs.view.scene import Arm, Frame, find_differing_shapes
 from envs.world import GROUND, Moment
@@ -29,6 +29,7 @@ from td3_robot.errors import Td3RobotError
 
 _HORIZON = 1200  # control steps: a minute, after which a moving goal starts its path again
 _TRACE_STEPS = 40  # control steps of the TCP's path that are drawn
+_REACHED = {GOAL: "goal", CUBE: "object"}  # handle of what the arm has to come to -> in the scene
 _GOAL_DRAWS = 100  # most random goals until one is free of obstacles
 
 
@@ -121,7 +122,7 @@ class InteractiveControl:
         self.note = ""
         self._opening: float | None = None
         self._start = self._scenes.arrived
-        self._in_reach = True  # whether the goal is; drawn goals are
+        self._in_reach: dict[str, bool] = {}  # whether what was put somewhere is, by handle
         self._trace: deque[tuple[float, ...]] = deque(maxlen=_TRACE_STEPS)
         self._arm = self._make_arm(self.names[0], self._start)
         self._ghost: _ControlledArm | None = None
@@ -142,8 +143,9 @@ class InteractiveControl:
             arm.put(name, T_bh)
         world = self._scenes.world
         self._start = put(self.task, world, self._start, name, T_bh)
-        if name == GOAL and not self.goal_moves:
-            self._in_reach = is_in_reach(self.task, world, self._start.scene["goal"][0])
+        place = self._start.scene.get(_REACHED.get(name, ""))
+        if place is not None and not self.goal_moves:
+            self._in_reach[name] = is_in_reach(self.task, world, place[0])
         self._restart_timer()
 
     def draw_goal(self) -> None:
@@ -157,7 +159,7 @@ class InteractiveControl:
         """Draw a random start, goal and scene."""
         self._scenes.reset()
         self._start = self._scenes.arrived
-        self._in_reach = True
+        self._in_reach.clear()
         self.reset()
 
     def reset(self) -> None:
@@ -283,8 +285,9 @@ class InteractiveControl:
         elif summary.success:
             state = "success"
         lines.append("paused" if self.paused else state)
-        if not (self._in_reach or summary.success):
-            lines.append("the goal is out of reach")
+        if not summary.success:
+            out = [name for name, reached in self._in_reach.items() if not reached]
+            lines += [f"the {name} is out of reach" for name in out]
         if self.note:
             lines.append(self.note)
         return "\n".join(lines)

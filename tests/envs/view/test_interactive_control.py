@@ -210,6 +210,22 @@ def test_a_goal_that_is_put_out_of_reach_is_said_to_be_so(task, name, near, far)
     assert told not in led.frame.text
 
 
+@pytest.mark.parametrize("task, name", [("push", "push"), ("pick_place", "pick")])
+def test_a_cube_that_is_put_out_of_reach_is_said_to_be_so(task, name):
+    led = control(task, name)
+    told = "the cube is out of reach"
+    for where, out in ((pose(0.5, 0.1, 0.02), False), (pose(0.75, 0.5, 0.02), True)):
+        led.put("cube", where)
+        assert (told in led.frame.text) == out
+    led.reset()
+    led.draw_goal()
+    assert told in led.frame.text  # the cube is still there
+    assert "the goal is" not in led.frame.text
+    led.draw_episode()
+    assert told not in led.frame.text
+    control().put("cube", pose(0.75, 0.5, 0.02))  # there is none
+
+
 def test_an_obstacle_in_the_arm_is_a_contact_and_the_arm_is_still_there():
     led = control("reach_avoid", "reactive")
     ball = next(one for one in led.frame.handles if one.name != "goal")
