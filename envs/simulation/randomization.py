@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from envs.config.disturbance_options import DISTURBANCES
-from envs.config.env_options import KINEMATIC, NOTHING, EnvOptions
+from envs.config.env_options import KINEMATIC, MUJOCO, NOTHING, EnvOptions
 from envs.config.yaml_values import CONFIGS, check_keys, parse_numbers, read_values
 from envs.simulation.disturbances import Disturbances
 from envs.simulation.variation import Variation
@@ -44,8 +44,11 @@ def read_randomization(name: str | os.PathLike[str]) -> Disturbances:
     owner = f"randomization {name!r}"
     check_keys(owner, values, path.name, needed=(), optional=(*DISTURBANCES, *_PHYSICS))
     read: dict[str, Any] = {key: _read_value(owner, key, value) for key, value in values.items()}
-    physics = Variation(**{key: tuple(read.pop(key)) for key in _PHYSICS if key in read})
-    return Disturbances(**read, physics=physics)
+    ranges = {key: tuple(read.pop(key)) for key in _PHYSICS if key in read}
+    try:
+        return Disturbances(**read, physics=Variation(**ranges))
+    except ConfigError as error:
+        raise ConfigError(f"{owner}: {error}") from None
 
 
 def _read_value(owner: str, key: str, value: object) -> object:
@@ -66,7 +69,7 @@ def combine_disturbances(options: EnvOptions) -> Disturbances:
 
     Raises:
         ConfigError: see `read_randomization`, and a file whose values make no sense with those of
-            the options.
+            the options, or are all of contact physics, which the engine lacks.
     """
     if options.randomize == NOTHING:
         return Disturbances(**options.disturbances)
@@ -75,5 +78,11 @@ def combine_disturbances(options: EnvOptions) -> Disturbances:
     if both.servo_lag and options.engine != KINEMATIC:
         raise ConfigError(
             f"randomization {options.randomize!r}: servo_lag is for the kinematic engine alone"
+        )
+    only_physics = bool(named.physics) and named == Disturbances(physics=named.physics)
+    if only_physics and options.engine == KINEMATIC:
+        raise ConfigError(
+            f"randomization {options.randomize!r} has no effect on the kinematic engine, since all "
+            f"in it is of contact dynamics; it needs --engine {MUJOCO}"
         )
     return both

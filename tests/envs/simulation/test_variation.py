@@ -220,12 +220,12 @@ def test_every_shipped_file_can_be_simulated_without_physics_too():
     ("text", "message"),
     [
         ("friktion: [1, 2]", "unknown key of randomization .* did you mean 'friction'"),
-        ("friction: [2, 1]", "friction must be a range of positive numbers, the lower first, got"),
+        ("friction: [2, 1]", "mine.yaml': friction must be a range of positive numbers, the lower"),
         ("cube_mass: [0, 1]", "cube_mass must be a range"),
         ("payload: [-1, 1]", "payload must be a range"),
         ("friction: 1", "friction must be finite with shape"),
         ("latency: .inf", "latency must be finite"),
-        ("noise: -1", "noise must be a number from 0 to 1"),
+        ("noise: -1", "mine.yaml': noise must be a number from 0 to 1"),
     ],
 )
 def test_a_file_that_cannot_be_right_is_one_line(tmp_path, text, message):
@@ -233,6 +233,18 @@ def test_a_file_that_cannot_be_right_is_one_line(tmp_path, text, message):
     path.write_text(text)
     with pytest.raises(ConfigError, match=message):
         read_randomization(str(path))
+
+
+@pytest.mark.parametrize("text", ["friction: [0.5, 2]", "payload: [0, 1]\nnoise: 0"])
+def test_a_file_of_contact_physics_alone_needs_an_engine_that_has_it(tmp_path, text):
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    options = {"task": "pick_place", "randomize": str(path)}
+    with pytest.raises(ConfigError, match="mine.yaml' has no effect .* needs --engine mujoco"):
+        combine_disturbances(EnvOptions(**options))
+    assert combine_disturbances(EnvOptions(**options, engine="mujoco")).physics
+    path.write_text(text.replace("noise: 0", "") + "\nnoise: 0.001\n")
+    assert combine_disturbances(EnvOptions(**options)).noise == 0.001
 
 
 def test_an_unknown_name_is_told_the_names_that_there_are():
