@@ -19,6 +19,9 @@ from td3_robot.deploy.errors import DeployError
 LEAST_RATE = 10.0  # [Hz] with fewer signs of life the robot's program stops
 ACCELERATION = 40.0  # [rad/s2] up to which speedj may follow; what is sent is smooth already
 DECELERATION = 10.0  # [rad/s2] of speedStop
+# From the controller's base frame, of forces (3,) and moments (3,), to `base_link` of the maker's
+# own descriptions, the base frame of policies: half a turn about z.
+FROM_CONTROLLER = np.array([-1.0, -1.0, 1.0, -1.0, -1.0, 1.0])
 RESTART = 5.0  # [s] that the robot may take to start a program, as ur_rtde itself allows it
 
 
@@ -54,7 +57,7 @@ class UrRtdeArm:
             return None
         q = self._receive.getActualQ()
         qd = self._receive.getActualQd()
-        wrench = np.array(self._receive.getActualTCPForce())
+        wrench = FROM_CONTROLLER * self._receive.getActualTCPForce()
         return Reading(np.array(q), np.array(qd), None, time.monotonic(), wrench)
 
     def _keep_alive(self) -> None:

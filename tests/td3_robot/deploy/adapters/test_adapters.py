@@ -8,7 +8,7 @@ import types
 import numpy as np
 import pytest
 
-from td3_robot.deploy import DeployError
+from td3_robot.deploy import DeployError, Robot
 from td3_robot.deploy.adapters import connect
 from td3_robot.deploy.arm import ArmClock
 
@@ -93,7 +93,7 @@ def ur(stand_in):
             return [0.0] * 6
 
         def getActualTCPForce(self):
-            return [0.0, 0.0, 12.0, 0.0, 0.0, 0.0]
+            return [3.0, 5.0, 12.0, 0.1, 0.2, 0.4]
 
     control = module("rtde_control", RTDEControlInterface=Control)
     receive = module("rtde_receive", RTDEReceiveInterface=Receive)
@@ -111,6 +111,14 @@ def test_a_ur_reports_each_state_once(ur):
     assert ur.arm.read() is None  # the same state is no new one
     ur.Receive.stamp = 1.002
     assert ur.arm.read().felt["wrench"][2] == 12.0
+
+
+@pytest.mark.parametrize("name", ["ur3e", "ur5e"])
+def test_a_ur_s_wrench_is_in_the_base_frame_of_its_description(ur, name):
+    """Its own base frame is that of its DH parameters, which joint 1 has at zero."""
+    turn = Robot.load(name).chain.constants[0, :3, :3]
+    wrench = np.array([[3.0, 5.0, 12.0], [0.1, 0.2, 0.4]]) @ turn.T
+    np.testing.assert_allclose(ur.arm.read().wrench, wrench.ravel())
 
 
 def test_a_ur_is_kept_alive_with_every_velocity(ur):
