@@ -9,6 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from td3_robot.deploy.errors import DeployError
+
+RIGID = 1e-4  # by which a rotation may be off, of numbers with a few digits
+LAST_ROW = (0.0, 0.0, 0.0, 1.0)  # of a pose
+
 
 @dataclass(frozen=True)
 class Chain:
@@ -17,10 +22,27 @@ class Chain:
     Attributes:
         constants: (n+1, 4, 4) the transforms A_i above.
         prismatic: (n,) bool; False is a revolute joint.
+
+    Raises:
+        DeployError: a constant is no rotation and translation.
     """
 
     constants: np.ndarray
     prismatic: np.ndarray
+
+    def __post_init__(self):
+        if self.constants.shape != (self.n + 1, 4, 4):
+            raise DeployError(
+                f"a chain of {self.n} joints has constants of shape ({self.n + 1}, 4, 4), "
+                f"got {self.constants.shape}"
+            )
+        R = self.constants[:, :3, :3]
+        turns = np.isclose(R @ R.swapaxes(1, 2), np.eye(3), atol=RIGID).all((1, 2))
+        is_rigid = turns & (np.linalg.det(R) > 0.0) & (self.constants[:, 3] == LAST_ROW).all(1)
+        if not is_rigid.all():
+            raise DeployError(
+                f"constant {is_rigid.argmin()} of the chain is no rotation and translation"
+            )
 
     @property
     def n(self) -> int:

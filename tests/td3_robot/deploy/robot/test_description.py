@@ -3,6 +3,7 @@
 import json
 import re
 
+import numpy as np
 import pytest
 
 from td3_robot.deploy import DeployError, Obstacles, Robot
@@ -42,6 +43,22 @@ def test_a_number_that_is_not_finite_is_told_of_by_its_place_and_file(tmp_path, 
     path.write_text(json.dumps(values).replace('"?"', number))
     with pytest.raises(DeployError, match=re.escape(f"mine.json: {TOLD}: {place} is not finite")):
         Robot.load(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda A: A.T,  # written by columns
+        lambda A: 1000.0 * A,
+        lambda A: A @ np.diag([1.0, -1.0, 1.0, 1.0]),  # left-handed
+        lambda A: A[:3],
+    ],
+)
+def test_a_place_in_the_chain_is_a_rotation_and_a_translation(change):
+    values = json.loads((ROBOTS / "ur5e.json").read_text())
+    constants = [change(np.array(A)).tolist() for A in values["chain"]["constants"]]
+    with pytest.raises(DeployError, match="constant 0 of the chain|constants of shape"):
+        Robot.from_dict(values | {"chain": values["chain"] | {"constants": constants}})
 
 
 @pytest.mark.parametrize("kind", [Robot, Obstacles])
