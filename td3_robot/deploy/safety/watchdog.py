@@ -97,10 +97,14 @@ class Watchdog:
         return np.full_like(self._fastest, np.nan) if self._q is None else self._q
 
     def count_turns(self, q: np.ndarray) -> np.ndarray:
-        """Return measured positions (n,) of endless joints in the turn that they were sent to."""
+        """Return measured positions (n,) of endless joints in the turn of the newest state.
+
+        Before one, in that which they were sent to; in a dry run only that moves on.
+        """
         if not self._is_numeric(q):
             return q
-        return self.safe.robot.limits.count_turns(np.array(q, float), self.safe.state.q)
+        near = self.safe.state.q if self._q is None else self._q
+        return self.safe.robot.limits.count_turns(np.array(q, float), near)
 
     def _find_fault(self, q: np.ndarray, qd: np.ndarray, stamp: float) -> str:
         """Return what cannot be true of a state, or an empty string."""

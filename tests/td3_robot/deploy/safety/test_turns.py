@@ -65,6 +65,21 @@ def test_the_watchdog_follows_a_joint_past_half_a_turn(speed):
     assert abs(sent[0]) > 4.5
 
 
+def test_an_arm_that_is_sent_nothing_stays_in_its_turn():
+    """In a dry run what it would be sent to goes on without it, here beyond half a turn."""
+    safe = SafetyFilter(ROBOT, 100.0, margin=0.01)
+    watch = Watchdog(safe, following=100.0 * np.pi)  # as run_policy.py has it
+    watch.reset(ROBOT.home, 0.0)
+    now = 0.0
+    while safe.state.q[0] < 1.2 * np.pi and not watch.reason:
+        now += 0.01
+        watch.command(np.array([1.0, 0, 0, 0, 0, 0]), now)
+        watch(now)
+        watch.see(ROBOT.home, np.zeros(6), now)
+        np.testing.assert_array_equal(watch.count_turns(ROBOT.home), ROBOT.home)
+    assert not watch.reason
+
+
 def test_a_jump_of_less_than_a_turn_still_trips():
     watch = watch_at(ROBOT.home)
     jumped = ROBOT.home + np.array([1.0, 0, 0, 0, 0, 0])
