@@ -81,6 +81,7 @@ class TD3:
         normalizer: running statistics of observations, or the identity.
         policy: normaliser, then the deployed network: the actor or its target (`config.policy`).
         gradient_steps: number of updates.
+        actor_trained: the actor has been updated; before, it is as made or loaded.
 
     Raises:
         ConfigError: a_max is not positive and finite, or not of shape () or (a_dim,); an option is
@@ -111,6 +112,7 @@ class TD3:
         self.value = make_value_head(self.config, self.device)
         self.actor_terms = make_actor_terms(self.config, self.a_max)
         self.gradient_steps = 0
+        self.actor_trained = False
         self.communicator = communicator
         stream = communicator.name_stream("target noise")
         self.generator = torch.Generator(self.device).manual_seed(derive_seed(seed, stream))
@@ -162,12 +164,6 @@ class TD3:
         o = agent_io.read_observations(self, o)
         return net(self.normalizer(torch.atleast_2d(o))).reshape(*o.shape[:-1], self.a_dim)
 
-    @property
-    def actor_trained(self) -> bool:
-        """True once the actor has been updated; before, it is as made or loaded."""
-        delay = self.config.policy_delay
-        return self.gradient_steps // delay * delay > self.config.burn_in
-
     @torch.no_grad()
     def compute_disagreement(self, o: Tensor, action: Tensor) -> Tensor:
         """Compute the distance (B,) of both critics' values, of o (B, o_dim + privileged)."""
@@ -191,8 +187,10 @@ class TD3:
             ValueError: reward, done, discount or weight is not (B, 1); as (B,) it would silently
                 broadcast to (B, B).
         """
-        metrics = self.learn(batch, self.next_update)
+        schedule = self.next_update
+        metrics = self.learn(batch, schedule)
         self.gradient_steps += 1
+        self.actor_trained |= schedule.actor
         return metrics
 
     @property

@@ -160,6 +160,7 @@ class CudaGraphUpdates:
             for step in steps:
                 step.rate = None
         self._agent.gradient_steps += 1
+        self._agent.actor_trained |= schedule.actor
         return metrics
 
     def _find_rules(self) -> list[dict[str, Any]]:

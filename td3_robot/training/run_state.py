@@ -76,8 +76,7 @@ class RunState:
     @property
     def actor_trained(self) -> bool:
         """True once the actor has been updated, here or where the run starts from."""
-        earlier = self.best.actor_trained or self._config.start_from is not None
-        return earlier or self._agent.actor_trained
+        return self._agent.actor_trained or self._config.start_from is not None
 
     @property
     def wall_s(self) -> float:
@@ -121,6 +120,7 @@ class RunState:
             state = {
                 **gathered[0],
                 "gradient_steps": self._agent.gradient_steps,
+                "actor_trained": self._agent.actor_trained,
                 "best": list(self.best.score),
                 "solved_at_s": self.solved_at_s,
                 "wall_s": self.wall_s,
@@ -146,6 +146,9 @@ class RunState:
             self._agent.load_state_dicts(states)
             self._agent.gradient_steps = state["gradient_steps"]
             self.best.restore(state["best"], metadata)
+            # older resume points do not tell
+            trained = state.get("actor_trained", self.best.actor_trained)
+            self._agent.actor_trained = bool(trained)
             self.solved_at_s = state["solved_at_s"]
             self._started -= state["wall_s"]
             restore_generator(self._agent.generator, state["target_generator"])

@@ -53,6 +53,7 @@ class Pair:
             self._assert_same(self.ours.state_dicts(), self.twin.state_dicts())
             assert torch.equal(self.ours.generator.get_state(), self.twin.generator.get_state())
             assert self.ours.gradient_steps == self.twin.gradient_steps
+            assert self.ours.actor_trained == self.twin.actor_trained
         return mine
 
     def both(self, change):

@@ -187,6 +187,24 @@ def test_a_policy_that_has_learned_stays_so_where_a_resume_raises_the_burn_in(
     assert checkpoint.load(tmp_path / "step_180", names=()).metadata["actor_trained"]
 
 
+@pytest.mark.parametrize("evaluated", [False, True])
+@pytest.mark.parametrize("later", [{"burn_in": 10**6}, {"policy_delay": 10**6}])
+def test_a_run_ends_when_solved_also_where_a_resume_delays_the_actor(
+    tmp_path, train, scripted, later, evaluated
+):
+    """Updates begin at 44; evaluations are at 60, 120, ...: the one at 180 is solved."""
+    stop = 120 if evaluated else 56
+    first = train(tmp_path, evaluation_env=scripted([0.2, 0.4]), callbacks=[StopAt(stop, 0, 400)])
+    first.run()
+    rates = scripted([1.0, 0.5] if evaluated else [0.2, 0.4, 1.0, 0.5])
+    td3 = dataclasses.replace(first.config.td3, **later)
+    second = train(tmp_path, evaluation_env=rates, td3=td3, callbacks=[StopWhenSolved()])
+    second.resume()
+    summary = second.run()
+    assert (summary["env_steps"], summary["finished"]) == (180, True)
+    assert summary["solved_at_s"] is not None
+
+
 def test_the_configuration_asks_for_them():
     assert make_callbacks(Config()) == []
     made = make_callbacks(Config(stop_when_solved=True, evaluation=EvaluationConfig(keep=3)))
