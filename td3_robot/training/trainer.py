@@ -160,9 +160,7 @@ class Trainer:
                 return self._summarise(self._compute_final_scores(), finished=True)
             except Stopped:
                 self._save()
-                known = self.state.best.figures
-                scores = known if self.evaluation_env else self._compute_final_scores()
-                return self._summarise(scores, finished=False)
+                return self._summarise(self._get_known_scores(), finished=False)
             finally:  # `run` may be called again
                 self._stop_requested = False
                 self._finish_requested = False
@@ -305,6 +303,13 @@ class Trainer:
             **speeds,
             "wall_s": self.state.wall_s,
         }
+
+    def _get_known_scores(self) -> dict[str, float]:
+        """Return the scores by which the best policy was judged."""
+        figures = self.state.best.figures
+        if self.evaluation_env is not None:
+            return figures
+        return {f"train_{name.removeprefix('episode_')}": score for name, score in figures.items()}
 
     def _compute_final_scores(self) -> dict[str, float]:
         """Return the scores of the best policy on episodes used for nothing else."""

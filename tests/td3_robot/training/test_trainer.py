@@ -322,6 +322,20 @@ def test_as_long_as_no_episode_has_ended_the_newest_policy_counts_as_the_best(
     assert_same(checkpoint.read(tmp_path)["actor"], log.actors[-1])
 
 
+def test_stopped_between_two_evaluations_and_run_again_no_training_episode_is_lost(tmp_path, train):
+    judged = {"evaluation": EvaluationConfig(every=100, episodes=0)}
+    whole = train(tmp_path / "whole", **judged)
+    whole.run()
+    cut = train(tmp_path / "cut", on_step=[lambda made: made == 152 and cut.stop()], **judged)
+    stopped = cut.run()
+    names = ("train_success_rate", "train_return")
+    scores = [[[row[name] for name in names] for row in run.trackers[0]] for run in (whole, cut)]
+    assert not stopped["finished"] and [stopped[name] for name in names] == scores[0][0]
+    cut.run()
+    again = [[row[name] for name in names] for row in cut.trackers[0]]
+    assert again == scores[0] and scores[1] == scores[0][:1]
+
+
 @pytest.mark.parametrize("poison", [math.inf, -math.inf, math.nan])
 def test_a_return_that_is_no_number_is_neither_the_best_nor_the_end_of_the_run(
     tmp_path, train, point_env, poison
