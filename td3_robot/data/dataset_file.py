@@ -164,6 +164,8 @@ def collect(
             observation = step.observation
             left -= int(valid.sum())
             progress.done = steps - left
+    *row, truncated, valid = rows[-1]
+    rows[-1] = (*row, truncated | ~row[-1], valid)  # the recording ends in every environment
     # (B, T, ...): environment by environment
     columns = [torch.stack(column, 1).flatten(0, 1) for column in zip(*rows)]
     played = Transitions(*(column[columns[-1]][:steps] for column in columns[:-1]))
@@ -344,6 +346,8 @@ def _complete_columns(arrays: dict[str, np.ndarray]) -> tuple[np.ndarray, ...]:
         next_state[terminated] = state[terminated]  # not used: there is no future value
         kept = terminated | ~truncated
         kept[-1] = terminated[-1]
+        # also where the next row that is kept, another episode's, has the same observation
+        truncated = truncated | np.append(~kept[1:], False) & ~terminated
         if not kept.any():
             raise ConfigError("has no transition whose successor is known")
     columns = [column[kept] for column in (state, arrays["actions"], arrays["rewards"], next_state)]

@@ -121,6 +121,15 @@ def test_missing_successors_are_the_next_rows_of_the_episode(tmp_path):
     assert data.truncated.tolist() == [False, True, False, False, False, True]
 
 
+def test_an_arm_that_stands_still_begins_no_episode_in_the_one_before(tmp_path):
+    """Two episodes of three steps, all of the same observation."""
+    ends = np.arange(6) % 3 == 2
+    still = {"observations": np.ones((6, 2)), "next_observations": None, "timeouts": ends}
+    data = load_dataset(written(tmp_path, **still))
+    assert data.reward.tolist() == pytest.approx([0, 0.1, 0.3, 0.4])
+    assert data.truncated.tolist() == [False, True, False, True]
+
+
 @given(seed=st.integers(0, 2**32 - 1), count=st.integers(2, 40))
 def test_derived_successors_are_never_another_episodes(tmp_path_factory, seed, count):
     """Against the same data with its successors: every derived transition is one of those."""
@@ -395,6 +404,21 @@ def test_each_environment_tells_its_story_in_one_piece(point_env):
 def test_a_cut_recording_is_truncated_but_not_terminated(point_env):
     data = collect(towards_origin, point_env(2), 2 * 3, seed=1)
     assert data.truncated.tolist() == [False, False, True] * 2 and not data.terminated.any()
+
+
+def test_environments_that_stand_still_are_recorded_apart(point_env):
+    class Still(point_env):
+        def _fresh(self):
+            return torch.zeros(self.num_envs, 3)
+
+        def step(self, action):
+            step = super().step(action)
+            self.observation = self._fresh()
+            return step._replace(observation=self.observation, next_observation=self.observation)
+
+    data = collect(lambda o: torch.zeros(3, 2), Still(3, horizon=99), 10, seed=0)
+    # four steps in each of three environments, of which the last two are not wanted
+    assert data.truncated.nonzero()[:, 0].tolist() == [3, 7, 9]
 
 
 def test_the_seed_fixes_all(point_env):
