@@ -196,6 +196,7 @@ class ReplayBuffer:
             next_state=next_state,
             terminated=terminated,
             truncated=truncated,
+            **({} if valid is None else {"valid": valid}),
         )
         cut = truncated
         if valid is not None:
@@ -214,6 +215,8 @@ class ReplayBuffer:
         for name, part in parts.items():
             wanted = (self.num_envs, *widths.get(name, ()))
             if part.shape != (steps, *wanted):
+                if len(part) != steps:
+                    raise ConfigError(f"{name} must have {steps} time steps, got {len(part)}")
                 raise ConfigError(f"{name} must have shape {wanted}, got {tuple(part.shape[1:])}")
 
     def _get_newest_cut(self) -> Tensor:

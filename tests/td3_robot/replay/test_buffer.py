@@ -146,18 +146,28 @@ def test_a_replay_of_other_environments_is_refused():
         ring(16, 4).load_state_dict(ring(16, 2).state_dict())
 
 
-@pytest.mark.parametrize("part, name", list(enumerate(("state", "action", "reward", "next_state"))))
+@pytest.mark.parametrize(
+    "part, name", [*enumerate(("state", "action", "reward", "next_state")), (6, "valid")]
+)
 def test_a_step_of_another_shape_is_refused_and_changes_nothing(part, name):
     """Written into a ring of rows it would go on in the next row."""
     buffer = ring(8, 2)
     buffer.rows.zero_()  # memory that was never written may hold NaN
     put(buffer, 0, 3)
     before = buffer.rows.clone()
-    given = [column[0] for column in steps(3, 1, 2)]
+    given = [*(column[0] for column in steps(3, 1, 2)), torch.tensor([True, False])]
     for wrong in (given[part][:1], torch.cat((given[part],) * 2, -1)):
         with pytest.raises(ConfigError, match=f"{name} must have shape"):
             buffer.add(*given[:part], wrong, *given[part + 1 :])
     assert torch.equal(buffer.rows, before) and contents(buffer) == list(range(6))
+
+
+@pytest.mark.parametrize("part, name", [(2, "reward"), (6, "valid")])
+def test_other_numbers_of_time_steps_are_told(part, name):
+    given = [*steps(0, 5, 2), torch.ones(5, 2, dtype=torch.bool)]
+    given[part] = given[part][:4]
+    with pytest.raises(ConfigError, match=f"{name} must have 5 time steps, got 4"):
+        ring(8, 2).fill(*given)
 
 
 def test_a_replay_that_is_none_is_refused():
