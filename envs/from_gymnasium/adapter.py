@@ -324,8 +324,12 @@ class GymnasiumEnv:
         return torch.from_numpy(values).to(self.device)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what seeds the next episodes and, where the copies support it, their states."""
+        """Return what seeds the next episodes and, where the copies support it and none waits for
+        its next episode, their states.
+        """
         seeds: dict[str, Any] = {"seed": self._seed, "steps": self._steps}
+        if self._ended.any():  # that a copy waits, its vector environment tells nobody
+            return seeds
         copies: Any = self._gym
         states = list(self._call(copies.get_attr, "saved_state")) if self._restorable else [None]
         if None in states:

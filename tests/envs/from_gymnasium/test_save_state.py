@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers import (
     DtypeObservation,
     FrameStackObservation,
@@ -78,14 +79,19 @@ class Summing(Doubling):
 
 
 def toy(
-    vector: str = "sync", seed: int = 0, kind: type[gym.Env] = Wanderer, around=lambda env: env
+    vector: str = "sync",
+    seed: int = 0,
+    kind: type[gym.Env] = Wanderer,
+    around=lambda env: env,
+    autoreset: AutoresetMode = AutoresetMode.SAME_STEP,
 ) -> GymnasiumEnv:
     """Three wanderers, whose episodes are cut after seven steps."""
 
     def make_one():
         return SaveStateWrapper(around(TimeLimit(kind(), 7)), "toy")
 
-    return GymnasiumEnv(make_vector_env(make_one, 3, vector), seed=seed, restorable=True)
+    copies = make_vector_env(make_one, 3, vector, autoreset=autoreset)
+    return GymnasiumEnv(copies, seed=seed, restorable=True)
 
 
 def play(env: GymnasiumEnv, steps: int) -> list[torch.Tensor]:
@@ -144,6 +150,24 @@ def test_one_that_cannot_tell_begins_new_episodes():
     assert env.state_dict().keys() == {"seed", "steps"}
     env.load_state_dict(env.state_dict())
     assert not env.restored
+
+
+def test_after_the_end_of_an_episode_that_is_still_to_be_seen_new_ones_begin():
+    """Or the ended one would go on, and its steps would count. Every episode has seven steps."""
+
+    class Near(Wanderer):
+        def step(self, action):
+            return np.zeros(1), 0.0, False, False, {}
+
+    env, other = (toy(kind=Near, autoreset=AutoresetMode.NEXT_STEP, seed=seed) for seed in (1, 2))
+    restored = []
+    for _ in range(10):
+        play(env, 1)
+        other.load_state_dict(env.state_dict())
+        restored.append(other.restored)
+        valid = other.step(torch.zeros(3, 1)).valid
+        assert valid is not None and valid.all()
+    assert restored == [True] * 6 + [False] + [True] * 3
 
 
 @pytest.mark.parametrize(
