@@ -155,6 +155,8 @@ def test_a_dry_run_says_what_it_would_send(runs):
             ("--arm", "franky", "--delay", "0.02", "--xacro", "side=left"),
             "leave --xacro, --delay out: only --arm simulated takes them",
         ),
+        (("--host", "172.16.0.2"), "--host and --realtime need --arm, one of franky, ros2_control"),
+        (("--realtime", "false"), "--host and --realtime need --arm, one of franky"),
         (("--speed", "0"), "speed must be above 0"),
         (("--latency", "2"), "latency must be in [0, 0.5]"),
         (

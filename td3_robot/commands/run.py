@@ -136,6 +136,8 @@ class Arguments:
         given = [f"--{name}" for name in own if getattr(self, name)]  # nothing by default
         if given and self.arm != SIMULATED:
             raise ConfigError(f"leave {', '.join(given)} out: only --arm {SIMULATED} takes them")
+        if self.arm == SIMULATED and (self.host != Arguments.host or not self.realtime):
+            raise ConfigError(f"--host and --realtime need --arm, one of {', '.join(sorted(ARMS))}")
         if self.log is not None and self.log.suffix != ".csv":  # may be a file of another use
             raise ConfigError(f"--log must end in .csv, got {str(self.log)!r}")
 
