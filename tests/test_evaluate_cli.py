@@ -202,7 +202,7 @@ def test_table_and_json_say_the_same(work):
             "unknown baseline 'rmc'; did you mean 'rrmc'? valid choices: "
             "empty for none, neo, random, reactive, rrmc, the name or folder of a run",
         ),
-        ("--checkpoint still --baseline RRMC", "unknown baseline 'RRMC'; did you mean 'rrmc'?"),
+        ("--checkpoint still --baseline RRMC+G", "unknown baseline 'RRMC+G'; did you mean 'rrmc+"),
         (
             "--checkpoint other",
             "checkpoint 'checkpoints/other' has o_dim 20 and a_dim 6, "

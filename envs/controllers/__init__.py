@@ -72,6 +72,6 @@ def make_baseline(name: str, env: Controlled) -> Callable[[Tensor], Tensor]:
     if name not in BASELINES:
         raise unknown("baseline", name, BASELINES)
     if name not in env.task.controllers:
-        able = ", ".join(("random", *env.task.controllers))
+        able = ", ".join(env.task.controllers) or "none"
         raise ConfigError(f"baseline {name!r} cannot do this task; valid choices for it: {able}")
     return BASELINES[name](env)

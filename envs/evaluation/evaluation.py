@@ -1,7 +1,7 @@
 """Evaluation: play the same episodes with every controller, measure and report them."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from envs.config.disturbance_options import DISTURBANCES
@@ -112,7 +112,7 @@ class Evaluation:
             ConfigError: there is no baseline of that name, or it cannot do the task.
         """
         if not self.is_baseline(name):
-            raise unknown("baseline", name, self.baselines)
+            raise unknown("baseline", name, self.add_suffix(name, self.baselines))
         plain = name.removesuffix(GUARDED)
         make = self._make_random if plain == RANDOM else lambda env: make_baseline(plain, env)
         self.add(name, make, guard=plain != name)
@@ -126,6 +126,11 @@ class Evaluation:
         """Return whether a name, with or without "+guard", is one of `baselines`."""
         robots = self.options.env is None
         return (name.removesuffix(GUARDED) if robots else name) in self.baselines
+
+    def add_suffix(self, name: str, names: Iterable[str]) -> list[str]:
+        """Return the baselines `names`, under the guard where the mistyped `name` has a "+"."""
+        suffix = GUARDED if "+" in name and self.options.env is None else ""
+        return [each + suffix for each in names]
 
     def _make_random(self, env: VecEnv) -> Policy:
         return make_random_policy(env, self.seed)

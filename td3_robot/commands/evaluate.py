@@ -176,7 +176,8 @@ def add_run(evaluation: "Evaluation", flags: EvaluateFlags, options: EnvOptions,
     except CheckpointError as error:
         # of the controllers, those that can do the task
         able = evaluation.env.task.controllers if options.env is None else ()
-        known = ("random", *able, "the name or folder of a run", "empty for none")
+        able = evaluation.add_suffix(name, ("random", *able))
+        known = (*able, "the name or folder of a run", "empty for none")
         raise unknown("baseline", name, known) from error
     _, trained = load_run_config(folder, EnvOptions, {"env": flags.env} if flags.env else {})
     if trained.metadata != options.metadata:

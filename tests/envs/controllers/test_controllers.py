@@ -202,11 +202,8 @@ def test_names(env):
 
 def test_who_cannot_grasp_is_told_apart_from_who_only_grasps(env):
     with pytest.raises(
-        ConfigError,
-        match="'pick' cannot do this task; valid choices for it: random, rrmc, neo, reactive$",
+        ConfigError, match="'pick' cannot do this task; valid choices for it: rrmc, neo, reactive$"
     ):
         make_baseline("pick", env)
-    with pytest.raises(
-        ConfigError, match="'neo' cannot do this task; valid choices for it: random, pick$"
-    ):
+    with pytest.raises(ConfigError, match="'neo' cannot do this task; valid choices for it: pick$"):
         make_baseline("neo", envs.make("panda", "pick_place"))

@@ -1,6 +1,7 @@
 """An evaluation as a whole: the same question has the same answer."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -82,6 +83,14 @@ def test_a_report_of_what_was_played_without_its_paths_says_how_to_keep_them():
     evaluation.play()
     with pytest.raises(ConfigError, match=r"call play\(keep=True\) first"):
         evaluation.render_report({}, (), str)
+
+
+@pytest.mark.parametrize(
+    "name, near", [("rrmc+gard", "rrmc+guard"), ("rrm+guard", "rrmc+guard"), ("rrm", "rrmc")]
+)
+def test_a_mistyped_baseline_is_near_one_with_or_without_a_guard(name, near):
+    with pytest.raises(ConfigError, match=re.escape(f"did you mean '{near}'?")):
+        Evaluation(EnvOptions(), 2).add_baseline(name)
 
 
 def test_an_environment_of_others_says_what_only_robots_have():
