@@ -22,7 +22,7 @@ from envs.registry import make_from_config
 from envs.robots import Robot
 from envs.simulation.failures import describe_failures
 from envs.tasks.measures import Measure
-from td3_robot.errors import require_integer, unknown
+from td3_robot.errors import ConfigError, require_integer, unknown
 from td3_robot.evaluation.rollout import Rollout, draw_round_seeds, make_random_policy, play_seeded
 from td3_robot.utils.legacy import keep_old_names
 from td3_robot.utils.progress import iter_with_progress
@@ -100,10 +100,19 @@ class Evaluation:
             name: heading of its column.
             make: makes the policy for an environment.
             guard: act under the guard or not; None: as the options say.
+
+        Raises:
+            ConfigError: `make` is something else, such as an agent, or makes something else.
         """
         guard = self.options.guard if guard is None else guard
         env = self._get_env(guard)
-        self.controllers[name] = Controller(make, guard, make(env), env)
+        policy = make(env) if callable(make) else make
+        if not callable(make) or not callable(policy):
+            raise ConfigError(
+                "add needs a function from an environment to a policy, such as lambda env: "
+                f"agent.select_action; {name!r} gave a {type(policy).__name__}"
+            )
+        self.controllers[name] = Controller(make, guard, policy, env)
 
     def add_baseline(self, name: str) -> None:
         """Add random actions or a robot's classical controller; "+guard" puts it under the guard.

@@ -11,6 +11,7 @@ from envs.config.env_options import EnvOptions
 from envs.evaluation import Evaluation
 from td3_robot.data.dataset_file import collect
 from td3_robot.errors import ConfigError
+from td3_robot.td3.agent import TD3
 
 
 def test_played_again_it_gives_the_same_figures():
@@ -91,6 +92,18 @@ def test_a_report_of_what_was_played_without_its_paths_says_how_to_keep_them():
 def test_a_mistyped_baseline_is_near_one_with_or_without_a_guard(name, near):
     with pytest.raises(ConfigError, match=re.escape(f"did you mean '{near}'?")):
         Evaluation(EnvOptions(), 2).add_baseline(name)
+
+
+@pytest.mark.parametrize("wrap", [lambda agent: agent, lambda agent: lambda env: agent])
+def test_an_agent_in_place_of_a_function_is_told_what_is_needed(wrap):
+    """Neither an agent nor a function that returns one can act; its `select_action` does."""
+    evaluation = Evaluation(EnvOptions(env="Pendulum-v1"), 2)
+    agent = TD3(3, 1, hidden=(8,))
+    with pytest.raises(ConfigError, match=r"lambda env: agent.select_action; 'mine' gave a TD3$"):
+        evaluation.add("mine", wrap(agent))
+    assert not evaluation.controllers
+    evaluation.add("mine", lambda env: agent.select_action)
+    assert evaluation.play()["mine"]
 
 
 def test_an_environment_of_others_says_what_only_robots_have():
