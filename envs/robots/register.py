@@ -29,7 +29,9 @@ _DIGITS = 10  # significant ones
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; return its exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m envs.robots.register", description=(__doc__ or "").splitlines()[0]
+        prog="python -m envs.robots.register",
+        description=(__doc__ or "").splitlines()[0],
+        allow_abbrev=False,
     )
     parser.add_argument("robot", help="path of a URDF or xacro file")
     parser.add_argument("--name", required=True, help="name to register it by")

@@ -20,7 +20,9 @@ from td3_robot.utils.progress import show_progress, stage
 def make_parser() -> argparse.ArgumentParser:
     """Make the parser of the command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m envs.collision.fitting", description=(__doc__ or "").splitlines()[0]
+        prog="python -m envs.collision.fitting",
+        description=(__doc__ or "").splitlines()[0],
+        allow_abbrev=False,
     )
     parser.add_argument(
         "robot", help="a registered robot, or the path of a URDF, xacro or MJCF file"

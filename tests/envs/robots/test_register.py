@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import envs
+from envs.collision.fitting.__main__ import make_parser
 from envs.collision.links import compute_link_pose
 from envs.config.env_options import EnvOptions
 from envs.kinematics import fkine
@@ -74,6 +75,15 @@ def test_the_arguments_of_a_xacro_file_are_kept(configs, arm):
     given = {"reach": 0.5, "prefix": "left_"}
     assert_same(make_robot("mine"), make_robot(str(arm), xacro=given, acceleration=2.0))
     assert "flange: left_tool0" in (configs / "robots" / "mine.yaml").read_text()
+
+
+@pytest.mark.parametrize("parse", [register.main, lambda words: make_parser().parse_args(words)])
+def test_an_option_is_written_out(configs, arm, capsys, parse):
+    words = [str(arm), *(("--name", "mine") if parse is register.main else ())]
+    with pytest.raises(SystemExit) as refused:
+        parse([*words, "--xac", "reach=0.5"])
+    assert refused.value.code == 2 and "--xac" in capsys.readouterr().err
+    assert not list((configs / "robots").iterdir())
 
 
 RODS = """<robot name="r"><link name="base"/><link name="tcp"/>
