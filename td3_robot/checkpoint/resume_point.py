@@ -39,8 +39,9 @@ def read_resume_point(folder: Path, processes: int | None = 1) -> tuple[dict[str
         if then > 1:
             how, by = f"torchrun --nproc_per_node {then} -- train.py", f"{then} processes"
         raise ConfigError(
-            f"run {folder.name!r} is trained by {by}, not {processes}; "
-            f"continue with {how} --resume {run_name(folder)}"
+            f"run {folder.name!r} is trained by {by}, not {processes}; continue with {how} "
+            f"--resume {run_name(folder)}, and with any --nnodes, --plugins and --env that it was "
+            "started with"
         )
     return states, state
 

@@ -319,15 +319,17 @@ def test_one_that_is_stopped_stops_all_and_the_job_goes_on_exactly(training):
 def test_a_resume_point_is_for_as_many_as_it_was_written_by(training, tmp_path, point_env):
     training("run", 2, stop=lambda rank: 90)
     command = f"torchrun --nproc_per_node 2 -- train.py --resume {tmp_path / 'run'}"
-    with pytest.raises(
-        ConfigError,
-        match=f"run 'run' is trained by 2 processes, not 3; continue with {re.escape(command)}$",
-    ):
+    beside = "and with any --nnodes, --plugins and --env that it was started with"
+    line = f"run 'run' is trained by 2 processes, not 3; continue with {command}, {beside}"
+    with pytest.raises(ConfigError, match=f"^{re.escape(line)}$"):
         training("run", 3, resume=True)
     agent = TD3(3, 2, **dataclasses.asdict(CONFIG.td3))
     alone = Trainer(agent, Collector(agent, point_env(6), CONFIG), None, CONFIG, tmp_path / "run")
     with pytest.raises(ConfigError, match="run 'run' is trained by 2 processes, not 1"):
         alone.resume()
+    training("single", 1, stop=lambda rank: 90)
+    with pytest.raises(ConfigError, match="run 'single' is trained by one process, not 2; "):
+        training("single", 2, resume=True)
 
 
 def test_the_loss_of_one_ends_all(training, monkeypatch):
