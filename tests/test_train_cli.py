@@ -315,7 +315,13 @@ def test_a_run_may_begin_with_the_networks_of_another(tmp_path, in_process):
         "checkpoints/ddpg: Q1 does not fit an agent with" in err
         and "hidden [64]: its layers are" in err
     )
-    assert not (tmp_path / "checkpoints/wide").exists()
+    assert not (tmp_path / "checkpoints/wide").exists() and "trained on" not in err
+
+    code, out, err = in_process(tmp_path, "train", *begin, "--run", "ur5e", "--robot", "ur5e")
+    assert code == 2 and err.count("\n") == 1
+    which = "robot panda, task reach, and this run is on robot ur5e, task reach: checkpoint "
+    assert err.startswith(f"error: start_from was trained on {which}")
+    assert not (tmp_path / "checkpoints/ur5e").exists()
 
 
 def test_a_run_that_diverges_says_so_and_keeps_its_checkpoint(tmp_path, in_process):

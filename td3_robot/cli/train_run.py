@@ -1,7 +1,7 @@
 """The parts of a training command that know nothing of what is learned in."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from td3_robot.config.td3 import TD3Config
 from td3_robot.data.batch_source import BatchSource
 from td3_robot.data.collector import Collector
 from td3_robot.data.mixed import make_source
-from td3_robot.errors import ConfigError
+from td3_robot.errors import CheckpointError, ConfigError
 from td3_robot.loggers.base import fill_scores
 from td3_robot.loggers.csv import CsvLog
 from td3_robot.loggers.learning_curve import plot_learning_curve
@@ -78,9 +78,17 @@ def resolve_columns(config: Config, env: VecEnv) -> TD3Config:
 
 
 def build_agent(
-    config: Config, env: VecEnv, communicator: Communicator, start_from: Path | None
+    config: Config,
+    env: VecEnv,
+    communicator: Communicator,
+    start_from: Path | None,
+    metadata: Mapping[str, object],
 ) -> TD3:
-    """Build the agent for an environment, with the networks of a checkpoint if one is given."""
+    """Build the agent for an environment, with the networks of a checkpoint if one is given.
+
+    Raises:
+        CheckpointError: they do not fit; it names what they learned, if not that of `metadata`.
+    """
     agent = TD3(
         env.o_dim,
         env.a_dim,
@@ -90,7 +98,19 @@ def build_agent(
         **dataclasses.asdict(config.td3),
     )
     if start_from is not None:
-        agent.load(start_from)
+        try:
+            agent.load(start_from)
+        except CheckpointError as error:
+            there = checkpoint.load(start_from, names=()).metadata.get("trained_on")
+            if not isinstance(there, dict) or there == metadata:
+                raise
+            before, now = (
+                ", ".join(f"{name} {value}" for name, value in each.items())
+                for each in (there, metadata)
+            )
+            raise CheckpointError(
+                f"start_from was trained on {before}, and this run is on {now}: {error}"
+            ) from None
     return agent
 
 

@@ -92,7 +92,7 @@ def train_one_run(argv: list[str], arguments: TrainArguments, store: Any) -> int
     expert = build_expert(part.exploration.expert, env)
     config = dataclasses.replace(config, td3=train_run.resolve_columns(config, env))
     start_from = config.start_from if arguments.resume is None else None
-    agent = train_run.build_agent(config, env, communicator, start_from)
+    agent = train_run.build_agent(config, env, communicator, start_from, options.metadata)
     with contextlib.ExitStack() as cleanup:
         for each in (env, evaluation_env):
             cleanup.callback(getattr(each, "close", lambda: None))
