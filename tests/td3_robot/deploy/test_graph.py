@@ -50,7 +50,7 @@ def export_fresh(path: Path, name: str, task: str) -> tuple:
     return env, agent
 
 
-def assert_same(policy: Policy, env, agent, steps: int = 30) -> None:
+def assert_same(policy: Policy, env, agent, steps: int = 15) -> None:
     """The file's observations and commands are those of simulator and agent."""
     task = policy.metadata["task"]["name"]
     generator = torch.Generator().manual_seed(1)
