@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from envs.robots.mjcf.frames import make_transform
 from envs.robots.urdf.tree import join_names
 from td3_robot.errors import ConfigError, require_packages
 
@@ -24,6 +27,8 @@ class CompiledFile:
         source: the file, as messages name it.
         model: the compiled mujoco.MjModel.
         meshes: path of each mesh's file, by the name of the mesh.
+        references: by that name, (4, 4) pose in the file of the frame that MuJoCo takes for the
+            mesh's own, its `refpos` and `refquat`.
         weightless: names of bodies whose inertia is unknown, since it follows from missing meshes.
         notices: what of the file is not used; a line each.
     """
@@ -31,6 +36,7 @@ class CompiledFile:
     source: str
     model: Any
     meshes: dict[str, Path]
+    references: dict[str, np.ndarray]
     weightless: frozenset[str]
     notices: tuple[str, ...]
 
@@ -64,8 +70,19 @@ def compile_mjcf(path: str | Path) -> CompiledFile:
         notices.append(f"no inertia of {join_names(weightless)} is known without these files")
     if textures:
         notices.append(f"textures whose files are not there: {join_names(textures)}")
-    meshes = {mesh.name: _find_asset(spec, path, mesh.file) for mesh in spec.meshes if mesh.file}
-    return CompiledFile(str(path), model, meshes, frozenset(weightless), tuple(notices))
+    drawn = [mesh for mesh in spec.meshes if mesh.file and not _is_sheared(mesh)]
+    if sheared := [mesh.name for mesh in spec.meshes if _is_sheared(mesh)]:
+        why = "whose refquat is beside a scale that is not the same along x, y and z"
+        notices.append(f"nothing is drawn of {join_names(sheared)}, {why}")
+    meshes = {mesh.name: _find_asset(spec, path, mesh.file) for mesh in drawn}
+    references = {mesh.name: make_transform(mesh.refpos, mesh.refquat) for mesh in drawn}
+    return CompiledFile(str(path), model, meshes, references, frozenset(weightless), tuple(notices))
+
+
+def _is_sheared(mesh: Any) -> bool:
+    """Tell if a mesh is scaled along other axes than those of its file, as no `Shape` is."""
+    turned = not np.allclose(make_transform(mesh.refpos, mesh.refquat)[:3, :3], np.eye(3))
+    return bool(mesh.file) and turned and float(np.ptp(mesh.scale)) > 0.0
 
 
 def _check_file(path: Path) -> None:

@@ -65,7 +65,11 @@ def _read_shape(file: CompiledFile, geom: int, T: np.ndarray) -> Shape | None:
 def _read_mesh(
     file: CompiledFile, geom: int, T: np.ndarray, color: tuple[float, ...]
 ) -> Shape | None:
-    """Read a mesh as its file has it; MuJoCo moves meshes to their principal axes."""
+    """Read a mesh as its file has it.
+
+    MuJoCo takes a point v for scale * R^T (v - p), with R and p of the mesh's reference, and then
+    moves meshes to their principal axes.
+    """
     model = file.model
     mesh = int(model.geom_dataid[geom])
     name = model.mesh(mesh).name
@@ -73,5 +77,8 @@ def _read_mesh(
     if path is None or path.suffix.lower() not in _READABLE:
         return None
     moved = make_transform(model.mesh_pos[mesh], model.mesh_quat[mesh])
-    scale = tuple(model.mesh_scale[mesh].tolist())
-    return Shape("mesh", scale, make_pose(T @ np.linalg.inv(moved)), path, color)
+    scale = model.mesh_scale[mesh]
+    own = np.linalg.inv(file.references[name])
+    own[:3, 3] *= scale
+    pose = make_pose(T @ np.linalg.inv(moved) @ own)
+    return Shape("mesh", tuple(scale.tolist()), pose, path, color)

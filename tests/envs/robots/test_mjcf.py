@@ -203,9 +203,17 @@ def test_limits_of_a_known_arm_are_its_makers(write):
 MESH = "v 0 0 0\nv .3 0 0\nv 0 .2 0\nv 0 0 .1\nf 1 3 2\nf 1 2 4\nf 1 4 3\nf 2 3 4\n"
 
 
-def test_a_mesh_lies_where_mujoco_has_it(write, tmp_path):
+@pytest.mark.parametrize(
+    "values",
+    [
+        'scale="1 2 -3"',
+        'refpos=".1 -.2 .3" scale="1 2 -3"',
+        'refpos=".1 -.2 .3" refquat=".7 .1 -.3 .2" scale="2 2 2"',
+    ],
+)
+def test_a_mesh_lies_where_mujoco_has_it(write, tmp_path, values):
     (tmp_path / "part.obj").write_text(MESH)
-    asset = '<asset><mesh file="part.obj" scale="1 2 -3"/></asset>'
+    asset = f'<asset><mesh file="part.obj" {values}/></asset>'
     geom = '<geom type="mesh" mesh="part" pos=".1 .2 .3" quat=".5 .5 .1 .7" contype="0" conaffinity="0"/>'
     path = write(hand=geom, more=asset)
     (shape,) = load_mjcf(path, velocity=(1.0,)).tree.links["hand"].visuals
@@ -227,6 +235,15 @@ def test_meshes_that_are_not_there_are_left_out(write, tmp_path, capsys):
     assert not arm.tree.links["hand"].visuals[1:]
     err = capsys.readouterr().err
     assert "nothing is drawn of part, " in err and "textures whose files are not there: t" in err
+
+
+def test_a_mesh_that_is_sheared_is_left_out_and_named(write, tmp_path, capsys):
+    (tmp_path / "part.obj").write_text(MESH)
+    asset = '<asset><mesh file="part.obj" refquat=".7 .1 -.3 .2" scale="1 2 3"/></asset>'
+    path = write(hand='<geom type="mesh" mesh="part"/>', more=asset)
+    shapes = load_mjcf(path, velocity=(1.0,)).tree.links["hand"].visuals
+    assert [shape.kind for shape in shapes] == ["sphere"]
+    assert "nothing is drawn of part, whose refquat is beside a scale" in capsys.readouterr().err
 
 
 def test_what_is_drawn_and_what_touches_are_told_apart(write):
