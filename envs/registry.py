@@ -11,10 +11,12 @@ from envs.arm_env.arm_env import ArmEnv
 from envs.config.assignments import parse_assignments
 from envs.config.disturbance_options import DISTURBANCES
 from envs.config.env_options import KINEMATIC, NOTHING, EnvOptions
+from envs.config.notices import warn_once
 from envs.controllers.guard import require_short_stop
 from envs.robots import Robot, make_robot
+from envs.simulation.bodies import SENSES, WRENCH
 from envs.simulation.disturbances import Disturbances
-from envs.simulation.engine import Engine
+from envs.simulation.engine import OBJECT, Engine
 from envs.simulation.engines import make_engine
 from envs.simulation.randomization import combine_disturbances
 from envs.tasks.episodes import OneEpisode
@@ -114,6 +116,7 @@ def make(
     if guard_stops:
         require_short_stop(env.model, made.owner)
     env.guard_constants = replace(env.guard_constants, stops=guard_stops)
+    _warn_of_no_effect(task, env, disturbance_options)
     return env
 
 
@@ -144,6 +147,19 @@ def _choose_disturbances(
     return combine_disturbances(EnvOptions(engine=engine, randomize=randomize, **named))
 
 
+def _warn_of_no_effect(task: str, env: ArmEnv, named: Mapping[str, Any]) -> None:
+    """Warn of disturbances, given by name, of what the task's scenes do not have."""
+    for name, parts in _DISTURBED.items():
+        if named.get(name) and not env.scene.keys() & set(parts):
+            lack = f"task {task!r} has no {' or '.join(parts)} in its scenes"
+            warn_once(f"{name} has no effect: {lack}")
+
+
+_DISTURBED = {  # parts of a scene that some disturbances are of
+    "object_offset": (OBJECT,),
+    **dict.fromkeys(("force_noise", "force_bias"), (WRENCH,)),
+    **dict.fromkeys(("torque_noise", "torque_bias"), SENSES),
+}
 _SWITCHES = ("sparse", "guard", "guard_stops", "engine")  # options that are keywords of `make`
 _KEYWORDS = [
     name
@@ -179,7 +195,9 @@ def make_from_config(
         if robot is None:
             named |= list_robot_keywords(options)
         named |= {"training": training, "disturbances": combine_disturbances(options)}
-        return make(robot or options.robot, options.task, num_envs, device, seed, **named)
+        env = make(robot or options.robot, options.task, num_envs, device, seed, **named)
+        _warn_of_no_effect(options.task, env, options.disturbances)
+        return env
     from envs.from_gymnasium import make_gymnasium  # here: our own robots do without gymnasium
 
     named = {"vector": options.vector, "time_limit": options.time_limit, "render_mode": render_mode}

@@ -14,7 +14,9 @@ import torch
 
 import envs
 from envs.config.env_options import EnvOptions
+from envs.config.notices import warn_once
 from envs.gymnasium_ids import make_env_spec
+from envs.registry import make_from_config
 from envs.robots import make_robot
 from envs.simulation.randomization import read_randomization
 from envs.tasks import registry
@@ -42,6 +44,17 @@ def test_every_robot_can_do_every_task(robot, task):
     observation = env.reset()
     assert observation.shape == (3, env.o_dim)
     assert env.step(torch.zeros(3, env.a_dim)).observation.shape == (3, env.o_dim)
+
+
+@pytest.mark.parametrize("name", ["object_offset", "force_noise", "torque_bias"])
+def test_a_disturbance_of_what_is_not_there_is_said_to_have_no_effect(name, capsys):
+    warn_once.cache_clear()
+    make_from_config(EnvOptions(**{name: 0.01}))
+    envs.make("panda", "reach", **{name: 0.01})
+    assert capsys.readouterr().err.count(f"{name} has no effect: task 'reach' has no ") == 1
+    make_from_config(EnvOptions(randomize="lab"))  # a laboratory's are of all tasks
+    envs.make("panda", "pick_place", object_offset=0.01)
+    assert "no effect" not in capsys.readouterr().err
 
 
 def test_one_environment_is_the_default():
