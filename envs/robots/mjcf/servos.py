@@ -26,7 +26,7 @@ def read_physics(model: Any, joints: list[int]) -> Physics:
     """
     actuators = [_find_actuator(model, joint) for joint in joints]
     dofs = model.jnt_dofadr[joints]
-    gains = [read_gains(model, actuator) for actuator in actuators]
+    gains = [_sum_gains(model, joint) for joint in joints]
     stiffness = np.array([stiff for stiff, _ in gains])
     known = bool((stiffness > 0.0).all())
     torque = np.array(
@@ -44,12 +44,22 @@ def read_physics(model: Any, joints: list[int]) -> Physics:
 
 def _find_actuator(model: Any, joint: int) -> int | None:
     """Find the actuator of a joint: of several the stiffest."""
-    found = [
+    found = _list_actuators(model, joint)
+    return max(found, key=lambda actuator: read_gains(model, actuator)[0], default=None)
+
+
+def _list_actuators(model: Any, joint: int) -> list[int]:
+    return [
         actuator
         for actuator in range(model.nu)
         if model.actuator_trntype[actuator] in _JOINT and model.actuator_trnid[actuator, 0] == joint
     ]
-    return max(found, key=lambda actuator: read_gains(model, actuator)[0], default=None)
+
+
+def _sum_gains(model: Any, joint: int) -> tuple[float, float]:
+    """Sum stiffness and damping of a joint's actuators, such as a position and a velocity one."""
+    gains = [read_gains(model, actuator) for actuator in _list_actuators(model, joint)]
+    return sum(stiff for stiff, _ in gains), sum(damp for _, damp in gains)
 
 
 def read_gains(model: Any, actuator: int | None) -> tuple[float, float]:

@@ -164,6 +164,18 @@ def test_a_body_of_two_joints_is_one_body_not_two(write, kind, anchor, capsys):
         assert np.abs(matrices[0] - matrices[1]).max() < 2e-3
 
 
+def test_a_position_and_a_velocity_actuator_are_one_servo(write):
+    """Their forces on the joint add up: kp (u - q) and kv (u - qd), the second with its gear."""
+    pair = '<position joint="c" kp="100" forcerange="-9 9"/><velocity joint="c" kv="2" gear="3"/>'
+    whole = '<position joint="c" kp="100" kv="18" forcerange="-9 9"/>'
+    own = ARM[ARM.index('<position joint="c"') : ARM.index("</actuator>")]
+    found = [load_mjcf(write(swap=(own, text)), velocity=(1.0,)).physics for text in (pair, whole)]
+    for name in ("stiffness", "damping"):
+        one, other = (getattr(physics, name).tolist() for physics in found)
+        assert one == other
+    assert found[0].damping is not None and found[0].damping[2] == 18.0
+
+
 @pytest.mark.parametrize(
     ("actuator", "torque"),
     [
