@@ -4,6 +4,7 @@
 # MuJoCo's Python package has no type stubs.
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,8 +58,9 @@ def compile_mjcf(path: str | Path) -> CompiledFile:
         spec = mujoco.MjSpec.from_file(str(path))
     except (ValueError, mujoco.FatalError) as error:
         raise _make_error(path, "cannot be read as MJCF", error) from None
-    missing, weightless = _remove_missing_meshes(spec, path)
-    textures = _remove_missing_textures(spec, path)
+    folders = _list_folders(path)
+    missing, weightless = _remove_missing_meshes(spec, folders)
+    textures = _remove_missing_textures(spec, folders)
     try:
         model = spec.compile()
     except (ValueError, mujoco.FatalError) as error:
@@ -74,7 +76,7 @@ def compile_mjcf(path: str | Path) -> CompiledFile:
     if sheared := [mesh.name for mesh in spec.meshes if _is_sheared(mesh)]:
         why = "whose refquat is beside a scale that is not the same along x, y and z"
         notices.append(f"nothing is drawn of {join_names(sheared)}, {why}")
-    meshes = {mesh.name: _find_asset(spec, path, mesh.file) for mesh in drawn}
+    meshes = {mesh.name: _find_mesh(spec, folders, mesh) for mesh in drawn}
     references = {mesh.name: make_transform(mesh.refpos, mesh.refquat) for mesh in drawn}
     return CompiledFile(str(path), model, meshes, references, frozenset(weightless), tuple(notices))
 
@@ -104,23 +106,39 @@ def _make_error(path: Path, what: str, error: Exception) -> ConfigError:
     return ConfigError(f"{path}: {what}: {reason or type(error).__name__}")
 
 
-def _find_asset(spec: Any, path: Path, file: str, folder: str | None = None) -> Path:
-    """Find the file of a mesh or texture as MuJoCo does: by the model's folder and `meshdir`."""
-    folder = str(spec.compiler.meshdir if folder is None else folder)
+def _list_folders(path: Path) -> list[Path]:
+    """List the folders of a file and of the models that it attaches, its own first."""
+    folders = [path.parent]
+    files = [path]
+    for file in files:  # grows while it is walked
+        text = file.read_text(encoding="utf-8", errors="replace")
+        for name in re.findall(r"""<model\s[^>]*?\bfile\s*=\s*["']([^"']+)["']""", text):
+            attached = file.parent / name
+            if attached.is_file() and attached not in files:
+                files.append(attached)
+                folders.append(attached.parent)
+    return folders
+
+
+def _find_mesh(spec: Any, folders: list[Path], mesh: Any) -> Path:
+    return _find_asset(spec, folders, str(mesh.compiler.meshdir), mesh.file)
+
+
+def _find_asset(spec: Any, folders: list[Path], inner: str, file: str) -> Path:
+    """Find the file of a mesh or texture as MuJoCo does: by a model's folder and `meshdir`."""
     name = os.path.basename(file) if spec.strippath else file
-    return Path(os.path.abspath(path.parent / folder / name))
+    places = [Path(os.path.abspath(folder / inner / name)) for folder in folders]
+    return next((place for place in places if place.exists()), places[0])
 
 
-def _remove_missing_meshes(spec: Any, path: Path) -> tuple[list[str], list[str]]:
+def _remove_missing_meshes(spec: Any, folders: list[Path]) -> tuple[list[str], list[str]]:
     """Remove meshes without a file, and the geoms that show them.
 
     Returns:
         Names of the meshes, and of the bodies whose inertia followed from them.
     """
     missing = [
-        mesh
-        for mesh in spec.meshes
-        if mesh.file and not _find_asset(spec, path, mesh.file).exists()
+        mesh for mesh in spec.meshes if mesh.file and not _find_mesh(spec, folders, mesh).exists()
     ]
     names = {mesh.name or Path(mesh.file).stem for mesh in missing}
     weightless = []
@@ -140,18 +158,15 @@ def _remove_missing_meshes(spec: Any, path: Path) -> tuple[list[str], list[str]]
     return sorted(names), weightless
 
 
-def _remove_missing_textures(spec: Any, path: Path) -> list[str]:
+def _remove_missing_textures(spec: Any, folders: list[Path]) -> list[str]:
     """Remove textures without a file; return their names."""
-    folder = spec.compiler.texturedir
-    files = {
-        texture.name: [file for file in (texture.file, *texture.cubefiles) if file]
-        for texture in spec.textures
-    }
-    gone = [
-        name
-        for name, its in files.items()
-        if any(not _find_asset(spec, path, file, folder).exists() for file in its)
-    ]
+
+    def is_gone(texture: Any) -> bool:
+        inner = str(texture.compiler.texturedir)
+        files = [file for file in (texture.file, *texture.cubefiles) if file]
+        return any(not _find_asset(spec, folders, inner, file).exists() for file in files)
+
+    gone = [texture.name for texture in spec.textures if is_gone(texture)]
     for material in spec.materials:
         for index, name in enumerate(material.textures):
             if name in gone:

@@ -249,6 +249,25 @@ def test_meshes_that_are_not_there_are_left_out(write, tmp_path, capsys):
     assert "nothing is drawn of part, " in err and "textures whose files are not there: t" in err
 
 
+def test_meshes_of_an_attached_model_are_beside_that_model(write, tmp_path, capsys):
+    (tmp_path / "tool" / "parts").mkdir(parents=True)
+    (tmp_path / "tool" / "parts" / "part.obj").write_text(MESH)
+    (tmp_path / "tool" / "tool.xml").write_text(
+        '<mujoco model="tool"><compiler meshdir="parts"/><asset><mesh file="part.obj"/></asset>'
+        '<worldbody><body name="palm"><geom type="mesh" mesh="part"/></body></worldbody></mujoco>'
+    )
+    path = write(
+        hand='<attach model="tool" body="palm" prefix="its_"/>',
+        more='<asset><model name="tool" file="tool/tool.xml"/></asset>',
+    )
+    palm = load_mjcf(path, velocity=(1.0,)).tree.links["its_palm"]
+    assert [shape.mesh for shape in palm.collisions] == [tmp_path / "tool" / "parts" / "part.obj"]
+    model = mujoco.MjModel.from_xml_path(path)
+    assert palm.inertial is not None
+    assert palm.inertial.mass == pytest.approx(model.body("its_palm").mass[0])
+    assert "not there" not in capsys.readouterr().err
+
+
 def test_a_mesh_that_is_sheared_is_left_out_and_named(write, tmp_path, capsys):
     (tmp_path / "part.obj").write_text(MESH)
     asset = '<asset><mesh file="part.obj" refquat=".7 .1 -.3 .2" scale="1 2 3"/></asset>'
