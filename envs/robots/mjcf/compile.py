@@ -17,6 +17,7 @@ from envs.robots.urdf.tree import join_names
 from td3_robot.errors import ConfigError, require_packages
 
 _MAX_BYTES = 10_000_000
+_READABLE = (".stl", ".obj")  # MuJoCo has formats of its own besides, and meshes without a file
 _PLACEHOLDER = (1.0, (0.01, 0.01, 0.01))  # [kg], [kg m2] of a body whose shapes are missing
 
 
@@ -27,7 +28,7 @@ class CompiledFile:
     Attributes:
         source: the file, as messages name it.
         model: the compiled mujoco.MjModel.
-        meshes: path of each mesh's file, by the name of the mesh.
+        meshes: path of each mesh's file, by the name of the mesh; only of those that can be read.
         references: by that name, (4, 4) pose in the file of the frame that MuJoCo takes for the
             mesh's own, its `refpos` and `refquat`.
         weightless: names of bodies whose inertia is unknown, since it follows from missing meshes.
@@ -72,8 +73,11 @@ def compile_mjcf(path: str | Path) -> CompiledFile:
         notices.append(f"no inertia of {join_names(weightless)} is known without these files")
     if textures:
         notices.append(f"textures whose files are not there: {join_names(textures)}")
-    drawn = [mesh for mesh in spec.meshes if mesh.file and not _is_sheared(mesh)]
-    if sheared := [mesh.name for mesh in spec.meshes if _is_sheared(mesh)]:
+    read = [mesh for mesh in spec.meshes if Path(mesh.file).suffix.lower() in _READABLE]
+    if unread := sorted({mesh.name for mesh in spec.meshes} - {mesh.name for mesh in read}):
+        notices.append(f"nothing is drawn of {join_names(unread)}, in no {' or '.join(_READABLE)}")
+    drawn = [mesh for mesh in read if not _is_sheared(mesh)]
+    if sheared := [mesh.name for mesh in read if _is_sheared(mesh)]:
         why = "whose refquat is beside a scale that is not the same along x, y and z"
         notices.append(f"nothing is drawn of {join_names(sheared)}, {why}")
     meshes = {mesh.name: _find_mesh(spec, folders, mesh) for mesh in drawn}
@@ -84,7 +88,7 @@ def compile_mjcf(path: str | Path) -> CompiledFile:
 def _is_sheared(mesh: Any) -> bool:
     """Tell if a mesh is scaled along other axes than those of its file, as no `Shape` is."""
     turned = not np.allclose(make_transform(mesh.refpos, mesh.refquat)[:3, :3], np.eye(3))
-    return bool(mesh.file) and turned and float(np.ptp(mesh.scale)) > 0.0
+    return turned and float(np.ptp(mesh.scale)) > 0.0
 
 
 def _check_file(path: Path) -> None:

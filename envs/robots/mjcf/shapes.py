@@ -11,7 +11,6 @@ from envs.robots.mjcf.names import GeomType
 from envs.robots.urdf.tree import Shape
 
 _DRAWN = 2  # the last group that MuJoCo's viewer shows from the start
-_READABLE = (".stl", ".obj")  # MuJoCo has formats of its own besides
 
 
 def read_shapes(file: CompiledFile, body: int) -> tuple[tuple[Shape, ...], tuple[Shape, ...]]:
@@ -74,7 +73,7 @@ def _read_mesh(
     mesh = int(model.geom_dataid[geom])
     name = model.mesh(mesh).name
     path = file.meshes.get(name)
-    if path is None or path.suffix.lower() not in _READABLE:
+    if path is None:
         return None
     moved = make_transform(model.mesh_pos[mesh], model.mesh_quat[mesh])
     scale = model.mesh_scale[mesh]

@@ -268,6 +268,15 @@ def test_meshes_of_an_attached_model_are_beside_that_model(write, tmp_path, caps
     assert "not there" not in capsys.readouterr().err
 
 
+def test_a_mesh_without_a_file_is_left_out_and_named(write, capsys):
+    corners = "0 0 0 .3 0 0 0 .2 0 0 0 .1"
+    asset = f'<asset><mesh name="wedge" vertex="{corners}"/></asset>'
+    path = write(hand='<geom type="mesh" mesh="wedge"/>', more=asset)
+    shapes = load_mjcf(path, velocity=(1.0,)).tree.links["hand"].collisions
+    assert [shape.kind for shape in shapes] == ["sphere"]
+    assert "nothing is drawn of wedge, in no .stl or .obj" in capsys.readouterr().err
+
+
 def test_a_mesh_that_is_sheared_is_left_out_and_named(write, tmp_path, capsys):
     (tmp_path / "part.obj").write_text(MESH)
     asset = '<asset><mesh file="part.obj" refquat=".7 .1 -.3 .2" scale="1 2 3"/></asset>'
