@@ -11,7 +11,7 @@ import numpy as np
 from envs.robots.followers import compute_motion
 from envs.robots.mjcf.compile import CompiledFile
 from envs.robots.mjcf.names import Names, iter_ties
-from envs.robots.mjcf.servos import read_gains, read_torque
+from envs.robots.mjcf.servos import JOINT, read_gains, read_torque
 from envs.robots.physics import Physics
 from envs.robots.urdf.tree import Joint, Tree, join_names
 from td3_robot.errors import not_none
@@ -156,31 +156,39 @@ def _measure_gap(tree: Tree, fingers: list[Joint], positions: list[float]) -> fl
 def _read_physics(model: Any, joints: list[int], leader: int) -> Physics | None:
     """Read the servo of either of two fingers; None without one.
 
-    A servo whose force is not limited gives at most what its stiffness gives over the whole stroke.
+    The actuators of both add up. One whose force is not limited gives at most what its stiffness
+    gives over the whole stroke.
     """
+    servo = np.zeros(3)
     for actuator in range(model.nu):
-        target = int(model.actuator_trnid[actuator, 0])
+        share, reach = _find_leverage(model, actuator, joints)
         stiffness, damping = read_gains(model, actuator)
-        torque = read_torque(model, leader, actuator)
+        torque = read_torque(model, leader, actuator) if stiffness > 0.0 else 0.0
         if torque == np.inf:
             torque = stiffness * float(np.ptp(model.jnt_range[leader]))
-        if int(model.actuator_trntype[actuator]) == _TENDON:
-            first = int(model.tendon_adr[target])
-            wraps = range(first, first + int(model.tendon_num[target]))
-            if {int(model.wrap_objid[wrap]) for wrap in wraps} != set(joints):
-                continue
-            # a force F on the length sum(c q) is a force c F on each joint
-            share = float(np.mean([abs(model.wrap_prm[wrap]) for wrap in wraps]))
-            reach = float(sum(abs(model.wrap_prm[wrap]) for wrap in wraps))
-            servo = (share * reach * stiffness, share * reach * damping, share * torque)
-        elif target in joints:
-            servo = tuple(value / 2.0 for value in (stiffness, damping, torque))
-        else:
-            continue
-        if servo[0] > 0.0 and servo[2] > 0.0:
-            dof = int(model.jnt_dofadr[leader])
-            rows = [np.array([value]) for value in servo]
-            armature = np.array([model.dof_armature[dof]])
-            friction = np.array([model.dof_damping[dof]])
-            return Physics(rows[0], rows[1], rows[2], armature=armature, friction=friction)
-    return None
+        servo += share * np.array([reach * stiffness, reach * damping, torque])
+    if not (servo[0] > 0.0 and servo[2] > 0.0):
+        return None
+    dof = int(model.jnt_dofadr[leader])
+    armature = np.array([model.dof_armature[dof]])
+    friction = np.array([model.dof_damping[dof]])
+    return Physics(servo[:1], servo[1:2], servo[2:], armature=armature, friction=friction)
+
+
+def _find_leverage(model: Any, actuator: int, joints: list[int]) -> tuple[float, float]:
+    """Find the share of an actuator's force on either finger, and its length by their position.
+
+    A force F on the length sum(c q) is a force c F on each joint. Both are 0 for an actuator of
+    something else.
+    """
+    target = int(model.actuator_trnid[actuator, 0])
+    if int(model.actuator_trntype[actuator]) in JOINT:
+        return (0.5, 1.0) if target in joints else (0.0, 0.0)
+    if int(model.actuator_trntype[actuator]) != _TENDON:
+        return 0.0, 0.0
+    first = int(model.tendon_adr[target])
+    wraps = range(first, first + int(model.tendon_num[target]))
+    if {int(model.wrap_objid[wrap]) for wrap in wraps} != set(joints):
+        return 0.0, 0.0
+    levers = [abs(float(model.wrap_prm[wrap])) for wrap in wraps]
+    return float(np.mean(levers)), sum(levers)

@@ -13,7 +13,7 @@ import numpy as np
 
 from envs.robots.physics import Physics
 
-_JOINT = (0, 1)  # mjtTrn: joint, and joint in its parent's frame, the same for hinge and slide
+JOINT = (0, 1)  # mjtTrn: joint, and joint in its parent's frame, the same for hinge and slide
 _FIXED = 0  # mjtGain
 _AFFINE = 1  # mjtBias
 
@@ -52,7 +52,7 @@ def _list_actuators(model: Any, joint: int) -> list[int]:
     return [
         actuator
         for actuator in range(model.nu)
-        if model.actuator_trntype[actuator] in _JOINT and model.actuator_trnid[actuator, 0] == joint
+        if model.actuator_trntype[actuator] in JOINT and model.actuator_trnid[actuator, 0] == joint
     ]
 
 

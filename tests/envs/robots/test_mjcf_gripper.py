@@ -73,6 +73,24 @@ def test_one_servo_is_shared_by_both_and_signs_follow_the_constraint(write):
     assert gripper.physics.torque.tolist() == [15.0]
 
 
+@pytest.mark.parametrize(
+    ("more", "servo"),
+    [  # kp, kv and most force of both together, of which either finger has half
+        ('<position joint="right" kp="200" kv="6" forcerange="-30 30"/>', (200.0, 6.0, 30.0)),
+        ('<velocity joint="left" kv="4"/>', (100.0, 5.0, 15.0)),
+        ('<motor joint="left" ctrlrange="-9 9"/>', (100.0, 3.0, 15.0)),  # no servo
+    ],
+)
+def test_servos_of_fingers_that_are_tied_add_up(write, more, servo):
+    both = SERVO.replace("</actuator>", f"{more}</actuator>")
+    gripper = load_mjcf(write(more=TIED + both), velocity=(1.0,)).gripper
+    assert gripper is not None
+    found = gripper.physics
+    assert [row.tolist() for row in (found.stiffness, found.damping, found.torque)] == [
+        [value] for value in servo
+    ]
+
+
 def test_it_is_open_where_fingers_are_farthest_apart(write):
     fingers = [
         FINGER.format(name=name, y=y, axis=axis, limits="0 .04")
