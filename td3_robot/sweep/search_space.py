@@ -75,6 +75,11 @@ class FloatRange:
     log: bool = False
     whole: bool = False
 
+    @property
+    def count(self) -> float:
+        """Number of values: infinite, except of whole numbers."""
+        return int(self.high) - int(self.low) + 1 if self.whole else math.inf
+
     def interpolate(self, share: float) -> float:
         """Return the value at a share in [0, 1] of the range, to four digits."""
         if self.whole:  # so that each number has an equal part
@@ -99,6 +104,11 @@ class Categorical:
     """List that an option is drawn from."""
 
     values: tuple[Value, ...]
+
+    @property
+    def count(self) -> int:
+        """Number of values."""
+        return len(self.values)
 
     def interpolate(self, share: float) -> Value:
         """Return the value at a share in [0, 1), of which each has an equal part."""
@@ -168,6 +178,8 @@ class SearchSpace:
     def _draw_options(self, trials: int) -> Iterator[dict[str, Value]]:
         """Draw a Latin hypercube: each option has one value in every part of its range.
 
+        Where only lists and whole numbers vary, what is drawn twice is drawn again.
+
         McKay, Beckman, Conover: A comparison of three methods for selecting values of input
         variables, 1979.
         """
@@ -176,13 +188,13 @@ class SearchSpace:
             raise ConfigError(
                 f"trials must be a multiple of the {len(self.seeds)} seeds, got {trials}"
             )
-        lists = [part.values for part in self.varied.values() if isinstance(part, Categorical)]
-        most = math.prod(map(len, lists))
         # equal trials are equal to the end, except those that pbt changes
-        if count > most and len(lists) == len(self.varied) and self.config.scheduler != "pbt":
+        distinct = self.config.scheduler != "pbt"
+        most = math.prod(part.count for part in self.varied.values())
+        if distinct and count > most:
             raise ConfigError(
                 f"trials must be at most {most * len(self.seeds)}, all that there are with these "
-                f"lists and seeds, got {trials}"
+                f"values and seeds, got {trials}"
             )
         draw = random.Random(self.config.seed)
         columns = {}
@@ -190,8 +202,13 @@ class SearchSpace:
             shares = [(part + draw.random()) / count for part in range(count)]
             draw.shuffle(shares)
             columns[name] = [values.interpolate(share) for share in shares]
+        drawn = set()
         for i in range(count):
-            yield {name: column[i] for name, column in columns.items()}
+            values = {name: column[i] for name, column in columns.items()}
+            while distinct and math.isfinite(most) and repr(values) in drawn:
+                values = {name: p.interpolate(draw.random()) for name, p in self.varied.items()}
+            drawn.add(repr(values))
+            yield values
 
 
 def find_trusted(options: Mapping[str, Value]) -> list[str]:
@@ -233,6 +250,8 @@ def read_search_space(path: Path) -> SearchSpace:
 def _flatten_options(options: dict, prefix: str = "") -> Iterator[tuple[str, Value]]:
     """Yield option and value, of td3.tau as of tau nested in td3."""
     for key, value in options.items():
+        if value == {}:
+            raise ConfigError(f"{prefix}{key} must have a value, got {{}}")
         if isinstance(value, dict) and not _ENDS & value.keys():
             yield from _flatten_options(value, f"{prefix}{key}.")
         else:
@@ -243,13 +262,15 @@ def _parse_value(name: str, value: Value) -> FloatRange | Categorical | Value:
     """Return the range of a mapping, the choices of a list, or the value of every trial.
 
     Raises:
-        ConfigError: the mapping is no range, or the list is empty.
+        ConfigError: the mapping is no range, or the list is empty or has a value twice.
     """
     if name == "plugins":  # itself a list
         return value
     if isinstance(value, list):
         if not value:
             raise ConfigError(f"{name} must have at least one value: its list is empty")
+        if len(set(map(format_value, value))) < len(value):
+            raise ConfigError(f"{name} must not have a value twice, got {value}")
         return Categorical(tuple(value))
     return _parse_range(name, value) if isinstance(value, dict) else value
 
@@ -284,6 +305,4 @@ def _parse_seeds(part: Categorical | Value) -> tuple[int, ...]:
         raise ConfigError(
             f"seed must be a whole number {SEED}, or a list of such, got {list(values)}"
         )
-    if len(set(values)) < len(values):
-        raise ConfigError(f"seed must not have a value twice, got {list(values)}")
     return values

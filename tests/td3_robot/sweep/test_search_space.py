@@ -68,6 +68,16 @@ def test_as_many_as_there_are_combinations_may_be_drawn_and_pbt_may_begin_with_e
     assert len(plan(options, trials=10, scheduler="pbt").make_trials()) == 10
 
 
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("trials", [4, 6])
+def test_no_draw_comes_twice(plan, trials, seed):
+    # trained again with the same seed, it counted as one more seed whose spread is zero
+    steps = {"low": 1, "high": 3, "whole": True}
+    space = plan({"td3.tau": [0.1, 0.2], "replay.n_step": steps}, trials=trials, seed=seed)
+    drawn = [tuple(trial.options.items()) for trial in space.make_trials()]
+    assert len(set(drawn)) == len(drawn) == trials
+
+
 def test_four_digits_of_a_value_lie_in_its_range():
     for low, high in ((0.99, 0.99999), (0.12345, 0.2), (1e-5, 1.23456e-4)):
         interval = FloatRange(low, high, log=low < 1e-3)
@@ -135,7 +145,7 @@ RANGE = {"td3.tau": {"low": 0.1, "high": 0.2}}
         (
             {"td3.tau": [0.1, 0.2], "replay.n_step": [1, 2, 3], "seed": [0, 1]},
             {"trials": 14},
-            "trials must be at most 12, all that there are with these lists and seeds, got 14",
+            "trials must be at most 12, all that there are with these values and seeds, got 14",
         ),
         ({"task": "track"}, {"trials": 2}, "trials must be at most 1, all that there are"),
         ({"td3.tau": []}, {}, "td3.tau must have at least one value: its list is empty"),
@@ -155,7 +165,14 @@ RANGE = {"td3.tau": {"low": 0.1, "high": 0.2}}
             {"trials": 1},
             "n_step: .* whole ends, got 1 and 2.5",
         ),
+        (
+            {"replay.n_step": {"low": 1, "high": 3, "whole": True}, "td3.tau": [0.1, 0.2]},
+            {"trials": 7},
+            "trials must be at most 6, all that there are with these values and seeds, got 7",
+        ),
         ({"seed": [0, 0]}, {}, "seed must not have a value twice"),
+        ({"td3.tau": [0.1, 0.2, 0.1]}, {}, "td3.tau must not have a value twice, got"),
+        ({"steps": 400, "td3": {"tau": {}}}, {}, "td3.tau must have a value, got {}"),
         ({"td3.tau": 0.1, "td3": {"tau": [0.1, 0.2]}}, {}, "options set td3.tau twice"),
         ({"seed": "x"}, {}, "seed must be a whole number"),
         ({"run": "x"}, {}, "options cannot have run: every trial is a run of its own"),
