@@ -86,18 +86,23 @@ def _read_columns(folder: Path, features: dict[str, Any], frames: int) -> dict[s
     if not count or count != frames:
         raise ConfigError(f"has {count} frames, {_INFO} counts {frames}")
     whole = pyarrow.concat_tables(tables)
-    columns = {name: _convert_column(whole[name]) for name in names}
+    columns = {name: _convert_column(name, whole[name]) for name in names}
     order = np.lexsort((columns["frame_index"], columns["episode_index"]))
     return {name: column[order] for name, column in columns.items()}
 
 
-def _convert_column(column: Any) -> np.ndarray:
+def _convert_column(name: str, column: Any) -> np.ndarray:
     """Return numbers (N,), or lists of equal length (N, m)."""
+    from pyarrow.compute import list_value_length
+
     values = column.combine_chunks()
     if values.null_count:
-        raise ConfigError("has frames without a value")
+        raise ConfigError(f"has frames without a value of {name}")
     if not hasattr(values, "flatten") or not hasattr(values.type, "value_type"):
         return values.to_numpy(zero_copy_only=False)
+    widths = list_value_length(values).unique().to_pylist()
+    if len(widths) > 1:  # as many numbers in all may divide by the frames
+        raise ConfigError(f"{name} must be as wide in every frame, got widths {sorted(widths)}")
     return values.flatten().to_numpy(zero_copy_only=False).reshape(len(values), -1)
 
 

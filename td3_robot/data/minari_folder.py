@@ -5,6 +5,7 @@ T steps has T + 1 observations, so that the successor of its last step is known.
 """
 
 import json
+import math
 import os
 import re
 import shutil
@@ -142,10 +143,18 @@ def _scale_actions(values: np.ndarray, space: "spaces.Space") -> np.ndarray:
 
     values = values.reshape(len(values), -1)
     if isinstance(space, spaces.Discrete):  # scores, of which the greatest is taken
-        return np.where(values - space.start == np.arange(space.n), 1.0, -1.0)
+        is_taken = values - space.start == np.arange(space.n)
+        if not (is_taken.sum(1) == 1).all():
+            raise ConfigError(f"actions must be in their space, {space}")
+        return np.where(is_taken, 1.0, -1.0)
     if not isinstance(space, spaces.Box):
         raise ConfigError(
             f"action space {space} is not supported; it must be a Box or a Discrete space"
+        )
+    if values.shape[1:] != (math.prod(space.shape),):
+        raise ConfigError(
+            f"actions must be as wide as their space, {math.prod(space.shape)}, "
+            f"got {values.shape[1]}"
         )
     low = space.low.astype(float).ravel()
     high = space.high.astype(float).ravel()

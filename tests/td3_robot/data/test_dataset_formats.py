@@ -15,6 +15,7 @@ import torch
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from minari.data_collector.episode_buffer import EpisodeBuffer
+from minari.dataset.minari_storage import MinariStorage
 
 from td3_robot.data.dataset_file import (
     Transitions,
@@ -151,6 +152,24 @@ def test_discrete_actions_become_the_one_that_an_environment_makes_the_same_of()
     action = load_dataset("cart-v0").action
     assert [env.action(row) for row in action.numpy()] == kept.tolist()
     assert action.shape == (3, *env.action_space.shape)
+
+
+@pytest.mark.parametrize(
+    ("acted", "actions", "words"),
+    [
+        (spaces.Box(-2, 2, (3,)), np.ones((3, 1), "f4"), "be as wide as their space, 3, got 1"),
+        (spaces.Discrete(3), np.array([0, 5, 2]), r"be in their space, Discrete\(3\)"),
+    ],
+)
+def test_actions_that_are_not_of_their_space_are_refused(acted, actions, words, tmp_path):
+    """One number was taken for all three joints, a 5 of three for none of them."""
+    (tmp_path / "other").mkdir()
+    storage = MinariStorage.new(tmp_path / "other", FREE, acted, None)
+    kept = {"observations": np.zeros((4, 2), "f4"), "rewards": np.zeros(3), "infos": {}}
+    flags = {"terminations": np.zeros(3, bool), "truncations": np.zeros(3, bool)}
+    storage.update_episodes([EpisodeBuffer(**kept, **flags, actions=actions)])
+    with pytest.raises(ConfigError, match=f"actions must {words}"):
+        load_dataset("other")
 
 
 def test_goal_dictionaries_are_flattened_as_an_environment_of_goals_is():
@@ -368,6 +387,18 @@ def test_a_damaged_lerobot_dataset_is_one_line(change, words, tmp_path):
     path = tmp_path / "set/meta/info.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(ConfigError, match=f"dataset 'set': {words}"):
+        load_dataset("set")
+
+
+def test_frames_of_several_widths_are_refused(tmp_path):
+    """Two frames of 1 and 3 numbers were read as two of 2."""
+    write_lerobot(tmp_path / "set", "v3.0", make_episodes(make_transitions()), SHAPES)
+    (path,) = (tmp_path / "set/data").glob("*/*.parquet")
+    table = pyarrow.parquet.read_table(path)
+    actions = [[0.1] * width for width in (1, 3, 2, 2, 2, 2, 2, 2, 2)]
+    place = table.column_names.index("action")
+    pyarrow.parquet.write_table(table.set_column(place, "action", [actions]), path)
+    with pytest.raises(ConfigError, match="action must be as wide in every frame, got widths"):
         load_dataset("set")
 
 
