@@ -93,7 +93,7 @@ def _read_columns(folder: Path, features: dict[str, Any], frames: int) -> dict[s
 
 def _convert_column(name: str, column: Any) -> np.ndarray:
     """Return numbers (N,), or lists of equal length (N, m)."""
-    from pyarrow.compute import list_value_length
+    from pyarrow.compute import list_value_length  # pyright: ignore[reportAttributeAccessIssue]
 
     values = column.combine_chunks()
     if values.null_count:
