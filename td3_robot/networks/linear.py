@@ -21,19 +21,25 @@ _NARROW_LIMIT = 1 << 21
 @functools.cache
 def find_faster_linear() -> Any:
     """Return oneDNN's entry on processors on which it beats torch's own product, else None."""
-    is_faster = torch.backends.cpu.get_cpu_capability() == "AVX512"
-    return load_onednn_linear() if is_faster else None
+    has_avx512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
+    return load_onednn_linear() if has_avx512 and not is_intel() else None
+
+
+@functools.cache
+def is_intel() -> bool:
+    """Tell whether the CPU is Intel's, as far as this version of PyTorch knows its name."""
+    return "Intel" in getattr(torch.cpu, "get_capabilities", dict)().get("cpu_name", "")
 
 
 def linear(x: Tensor, layer: nn.Linear, relu: bool = False) -> Tensor:
     """Apply `layer`, and a ReLU if asked, to x: (B, in) -> (B, out).
 
     nn.Linear calls MKL, which on AMD processors does not use AVX-512 and has half the speed of
-    oneDNN (Zen 5); with AVX2 MKL is the faster one (Zen 3: a whole update takes 0.77 of the time).
-    Both sum in another order, so results differ by rounding. nn.Linear is used for all else: other
-    devices and types, small layers and batches, layers with hooks, such as those of
-    torch.nn.utils.spectral_norm, and networks that are compiled or exported to a file for any
-    machine.
+    oneDNN (Zen 5); with AVX2 MKL is the faster one (Zen 3: a whole update takes 0.77 of the time),
+    and on Intel's own processors, too (a Xeon with AMX: 0.76). Both sum in another order, so
+    results differ by rounding. nn.Linear is used for all else: other devices and types, small
+    layers and batches, layers with hooks, such as those of torch.nn.utils.spectral_norm, and
+    networks that are compiled or exported to a file for any machine.
     """
     if is_hooked(layer) or is_exporting() or layer.bias is None or not _is_suited(x, layer.weight):
         y = layer(x) if is_hooked(layer) else F.linear(x, layer.weight, layer.bias)

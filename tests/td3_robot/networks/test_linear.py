@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from td3_robot.networks import linear as module
-from td3_robot.networks.linear import linear
+from td3_robot.networks.linear import find_faster_linear, is_intel, linear
 from td3_robot.networks.torch_internals import load_onednn_linear
 
 
@@ -139,6 +139,31 @@ def test_second_derivatives_are_refused():
     )
     with pytest.raises(RuntimeError):
         grad.sum().backward()
+
+
+@pytest.mark.parametrize(
+    "instructions, name, is_faster",
+    [
+        ("AVX512", "AMD EPYC", True),
+        ("AVX512", "Intel Xeon", False),  # MKL uses all of its maker's own processors
+        ("AVX2", "AMD EPYC", False),
+        ("AVX512", None, True),  # an older PyTorch knows no names
+    ],
+)
+def test_only_processors_on_which_it_is_faster_multiply_by_onednn(
+    monkeypatch, instructions, name, is_faster
+):
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: instructions)
+    known = {} if name is None else {"cpu_name": name}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: known)
+    caches = (find_faster_linear, is_intel)
+    for cached in caches:
+        cached.cache_clear()
+    try:
+        assert find_faster_linear() is (load_onednn_linear() if is_faster else None)
+    finally:
+        for cached in caches:
+            cached.cache_clear()
 
 
 def refuses(*arguments):
