@@ -54,7 +54,7 @@ class ManualMLPPass:
             weights[2 * i].grad = matmul(g.t(), inputs[i])
             weights[2 * i + 1].grad = g.sum(0)
             if i:
-                g = _backward_relu(matmul(g, weights[2 * i]), inputs[i])
+                g = _backward_relu_(matmul(g, weights[2 * i]), inputs[i])
 
     def backward_from(self, loss: Tensor) -> None:
         """Set `grad` of every weight, given the loss, a 0-d tensor made of the output.
@@ -134,7 +134,7 @@ class ManualRenormPass(ManualMLPPass):
                 slant = a * grad_gamma / (len(y) * moments.deviation)
                 level = a * grad_beta / len(y) - moments.mean * slant
                 g = matmul(g, folded).addcmul_(y, slant, value=-1.0).sub_(level)
-                g = _backward_relu(g, y)
+                g = _backward_relu_(g, y)
 
 
 class _FrozenMLP(torch.autograd.Function):
@@ -155,7 +155,7 @@ class _FrozenMLP(torch.autograd.Function):
         *inputs, output = ctx.saved_tensors
         g = ctx.net.backward_output(grad_output, output).contiguous()
         for i in reversed(range(1, len(inputs))):
-            g = _backward_relu(matmul(g, ctx.weights[2 * i]), inputs[i])
+            g = _backward_relu_(matmul(g, ctx.weights[2 * i]), inputs[i])
         return matmul(g, ctx.weights[0]), None, None
 
 
@@ -188,6 +188,6 @@ def _run_layers(x: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
     return found
 
 
-def _backward_relu(grad: Tensor, y: Tensor) -> Tensor:
-    """Return the gradient of a ReLU's input, given that of its output y."""
-    return torch.ops.aten.threshold_backward(grad, y, 0)
+def _backward_relu_(grad: Tensor, y: Tensor) -> Tensor:
+    """Turn the gradient of a ReLU's output y into that of its input, in place."""
+    return torch.ops.aten.threshold_backward.grad_input(grad, y, 0, grad_input=grad)
