@@ -27,6 +27,7 @@ from td3_robot.cli.arguments import load_run_config, parse_evaluate
 from td3_robot.errors import CheckpointError, ConfigError, not_none, require_packages, unknown
 from td3_robot.utils.atomic_files import check_folder, check_writable, write_text
 from td3_robot.utils.console import get_command_line, say, warn
+from td3_robot.utils.json_file import check_results, write_json
 from td3_robot.utils.progress import stage
 from td3_robot.utils.seeding import seed_global_generators
 from td3_robot.utils.torch_import import import_torch
@@ -227,7 +228,6 @@ def write_figures(
     from envs.view.evaluation_view import record
     from td3_robot.checkpoint.provenance import describe_code
     from td3_robot.loggers.csv import read_curve
-    from td3_robot.utils.json_file import write_json
 
     run = read_log(flags.log, evaluation.env.robot.n) if flags.log else None
     if flags.record:  # before measuring, so that its errors come early
@@ -315,8 +315,8 @@ def verify_export(checkpoint: Path) -> "Finding":
 
 def check_flags(flags: EvaluateFlags, options: EnvOptions) -> None:
     """Refuse flags that cannot succeed before anything is measured."""
-    for path, suffix in ((flags.json, ""), (flags.plot, ".png")):
-        check_writable(path, suffix)
+    check_results(flags.json, ("checkpoint", "episodes"))
+    check_writable(flags.plot, ".png")
     if flags.dataset:
         from td3_robot.data.dataset_file import check_dataset
 
