@@ -94,6 +94,13 @@ def list_commands(message: str) -> list[list[str]]:
         ("export", "--checkpoint run1 --robot ur5e", "leave it out"),
         ("export", "--checkpoint run1 --onnx no/p.onnx", "folder 'no' does not exist"),
         ("train", f"--config {ROOT}/configs/stack.yaml", "for another task need its --task"),
+        ("evaluate", "--checkpoint run1 --engine MuJoCo", "did you mean 'mujoco'?"),
+        ("evaluate", "--checkpoint run1 --baseline RUN1", "did you mean 'run1'?"),
+        (
+            "evaluate",
+            "--checkpoint run1 --baseline checkpoints",
+            "valid choices: checkpoints/gym, checkpoints/run1",
+        ),
         ("evaluate", "--checkpoint gym", "say so: --env 'notes:Pendulum-v1'"),
     ],
 )

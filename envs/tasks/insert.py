@@ -24,6 +24,7 @@ from envs.planning.contact_check import is_free
 from envs.robots import Robot
 from envs.simulation.bodies import HELD, PLACED, WRENCH, AllowedContact, Body, PhysicsSpec
 from envs.simulation.engine import CLOCK, Command, batched_o
+from envs.simulation.force_sensors import measure_forces
 from envs.simulation.grasp import compile_hand, find_driver
 from envs.tasks.layout import Column, arm_columns
 from envs.tasks.measures import Measure
@@ -230,7 +231,16 @@ class Insert(Task):
         return torch.cat((position, to_quaternion(R)), 1)
 
     def advance(self, world: World, before: Moment, after: Moment) -> Moment:
-        """Let the clock run, and remember when and where the peg first pressed and was held."""
+        """Let the clock run, and remember when and where the peg first pressed and was held, as it
+        is felt: with the errors of the sensor.
+        """
+        measured = {**after.scene, **measure_forces(after.scene)}
+        advanced = self.advance_known(world, before, replace(after, scene=measured))
+        changed = {name: advanced.scene[name] for name in _CLOCKS}
+        return replace(after, scene={**after.scene, **changed})
+
+    def advance_known(self, world: World, before: Moment, after: Moment) -> Moment:
+        """Return the same of what is observed."""
         approach = to_matrix(after.scene["goal"][:, 3:])[:, :, 2]
         advanced = ((self._find_tip(after) - self._find_tip(before)) * approach).sum(1)
         memory = peg_contact.update_memory(self.feel(after), advanced, self.dt, self.program)

@@ -5,6 +5,8 @@
 
 import contextvars
 import datetime
+import difflib
+import os
 import shlex
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,11 +24,13 @@ from envs.command_line import (
 from envs.config.env_options import CONDITIONS, EnvOptions
 from envs.view.browser import have_browser
 from envs.view.camera import check_camera
-from td3_robot.checkpoint.run_folders import find
+from td3_robot.checkpoint.run_folders import RUNS, find
+from td3_robot.checkpoint.store import find_files, list_names
 from td3_robot.cli.arguments import load_run_config, parse_evaluate
 from td3_robot.errors import CheckpointError, ConfigError, not_none, require_packages, unknown
 from td3_robot.utils.atomic_files import check_folder, check_writable, write_text
 from td3_robot.utils.console import get_command_line, say, warn
+from td3_robot.utils.json_file import check_results, write_json
 from td3_robot.utils.progress import stage
 from td3_robot.utils.seeding import seed_global_generators
 from td3_robot.utils.torch_import import import_torch
@@ -174,10 +178,12 @@ def add_run(evaluation: "Evaluation", flags: EvaluateFlags, options: EnvOptions,
     try:
         folder = find(name)
     except CheckpointError as error:
+        if os.sep in name or os.path.isdir(name) or os.path.isdir(RUNS / name):
+            raise ConfigError(f"baseline {name!r}: {error}") from error
         # of the controllers, those that can do the task
         able = evaluation.env.task.controllers if options.env is None else ()
         able = evaluation.add_suffix(name, ("random", *able))
-        known = (*able, "the name or folder of a run", "empty for none")
+        known = (*able, *find_near_run(name), "the name or folder of a run", "empty for none")
         raise unknown("baseline", name, known) from error
     _, trained = load_run_config(folder, EnvOptions, {"env": flags.env} if flags.env else {})
     if trained.metadata != options.metadata:
@@ -191,6 +197,12 @@ def add_run(evaluation: "Evaluation", flags: EvaluateFlags, options: EnvOptions,
     heading = str(folder) if name in evaluation.controllers else name
     evaluation.add(heading, lambda env: agent.select_action)
     return folder
+
+
+def find_near_run(name: str) -> list[str]:
+    """Find the run whose name is nearest to a mistyped one; [] if none is near."""
+    runs = {run.lower(): run for run in list_names(RUNS) if find_files(RUNS / run)}
+    return [runs[near] for near in difflib.get_close_matches(name.lower(), runs, n=1)]
 
 
 def measure(flags: EvaluateFlags, argv: list[str], agent: "TD3", options: EnvOptions) -> None:
@@ -227,7 +239,6 @@ def write_figures(
     from envs.view.evaluation_view import record
     from td3_robot.checkpoint.provenance import describe_code
     from td3_robot.loggers.csv import read_curve
-    from td3_robot.utils.json_file import write_json
 
     run = read_log(flags.log, evaluation.env.robot.n) if flags.log else None
     if flags.record:  # before measuring, so that its errors come early
@@ -315,8 +326,8 @@ def verify_export(checkpoint: Path) -> "Finding":
 
 def check_flags(flags: EvaluateFlags, options: EnvOptions) -> None:
     """Refuse flags that cannot succeed before anything is measured."""
-    for path, suffix in ((flags.json, ""), (flags.plot, ".png")):
-        check_writable(path, suffix)
+    check_results(flags.json, ("checkpoint", "episodes"))
+    check_writable(flags.plot, ".png")
     if flags.dataset:
         from td3_robot.data.dataset_file import check_dataset
 

@@ -67,7 +67,7 @@ def check_goal(
     needed = nearest.travel / speed
     if needed > seconds:
         warn(
-            f"at --speed {speed:g} the motion to the goal takes at least {needed:.0f} s, longer "
+            f"at --speed {speed:g} the motion to the goal takes at least {needed:.3g} s, longer "
             f"than --seconds {seconds:g}"
         )
     return needed

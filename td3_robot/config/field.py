@@ -110,8 +110,9 @@ def require(name: str, value: object, rule: Range | tuple[str, ...]) -> None:
             too_large = isinstance(item, int | float) and item > rule.most and rule.why
             why = f": {rule.why}" if too_large else ""
             raise ConfigError(f"{name} must be {rule}, got {reprlib.repr(value)}{why}")
-        near = difflib.get_close_matches(str(item)[:100], rule, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        by_lower_case = {choice.lower(): choice for choice in rule}
+        near = difflib.get_close_matches(str(item)[:100].lower(), by_lower_case, n=1)
+        hint = f"; did you mean {by_lower_case[near[0]]!r}?" if near else ""
         raise ConfigError(
             f"{name} must be one of {', '.join(rule)}, got {reprlib.repr(value)}{hint}"
         )

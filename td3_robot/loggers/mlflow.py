@@ -31,6 +31,10 @@ ARTIFACTS = (  # together a checkpoint that evaluate.py takes
     *(MANIFEST, *REQUIRED),
     *(name for name in OPTIONAL if name != "trainer_state"),
 )
+_ONE_TRY = {  # MLflow's own eight tries of two minutes each are silent
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",  # [s]
+}
 
 
 class MLflowLog:
@@ -85,7 +89,7 @@ class MLflowLog:
         for name, value in metrics.items():
             if name != "env_steps" and math.isfinite(value):
                 self._pending.append(Metric(name, float(value), milliseconds, step))
-        with self._warn_on_failure():
+        with self._warn_on_failure(), _try_once():
             self._send()
 
     def _send(self) -> None:
@@ -147,10 +151,45 @@ def open_store():
     with _raise_config_errors():
         uri = mlflow.get_tracking_uri()
         if not uri.startswith("sqlite:"):
-            return mlflow.MlflowClient(uri)
+            client = mlflow.MlflowClient(uri)
+            if uri.startswith("http"):
+                _require_answer(client, uri)
+            return client
         # two processes that both made the tables would break the store
         with lock_folder(_require_database(uri).parent, exclusive=True):
             return mlflow.MlflowClient(uri)
+
+
+def _require_answer(client, uri: str) -> None:
+    """Check that a server of MLflow answers, within ten seconds.
+
+    Raises:
+        ConfigError: it does not; the message names it.
+    """
+    try:
+        with _try_once():
+            client.search_experiments(max_results=1)
+    except Exception as error:  # of MLflow, of the network
+        cause: BaseException = error
+        while following := cause.__cause__ or cause.__context__:
+            cause = following
+        reason = getattr(cause, "strerror", None) or get_first_line(cause)
+        raise ConfigError(
+            f"MLflow's server {uri!r} cannot be used: {reason}; start it, or set "
+            "MLFLOW_TRACKING_URI to another store"
+        ) from error
+
+
+@contextlib.contextmanager
+def _try_once() -> Iterator[None]:
+    """Ask a server once and for ten seconds at most, unless the user has set that otherwise."""
+    added = {name: value for name, value in _ONE_TRY.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            del os.environ[name]
 
 
 def _require_database(uri: str) -> Path:

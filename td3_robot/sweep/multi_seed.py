@@ -48,14 +48,14 @@ def train_seeds(
     config = arguments.config
     if config.run is not None and "/" in config.run:
         raise ConfigError(f"run {config.run!r} with seeds is a folder of runs: its name has no /")
+    if config.mlflow:
+        open_store()  # made by one: seeds that begin at once would all make it
     folder = arguments.resume or (
         claim_run(RUNS, config.run) if config.run is not None else make_next_run(RUNS)
     )
     at_once = min(max(1, count_cores() // config.threads), len(config.seeds))
     with lock_run(folder):
         save_config(config, folder / CONFIG_NAME, arguments.environment)
-        if config.mlflow:
-            open_store()  # made by one: seeds that begin at once would all make it
         commands = [
             [sys.executable, str(script), *_build_words(words, folder, seed)]
             for seed in config.seeds

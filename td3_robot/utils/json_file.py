@@ -1,12 +1,14 @@
 """Read and write JSON files, without NaN and infinity."""
 
+import contextlib
 import json
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from td3_robot.errors import Td3RobotError
-from td3_robot.utils.atomic_files import write_text
+from td3_robot.errors import ConfigError, Td3RobotError
+from td3_robot.utils.atomic_files import check_writable, write_text
 
 _MOST = 10_000_000  # bytes of a file
 
@@ -18,6 +20,29 @@ def write_json(path: Path, results: dict[str, object]) -> None:
         ConfigError: the file cannot be written.
     """
     write_text(path, json.dumps(replace_non_finite(results), indent=2, allow_nan=False) + "\n")
+
+
+def check_results(path: Path | None, keys: Iterable[str]) -> None:
+    """Check that results can be written as JSON, before anything is computed; None is no file.
+
+    Args:
+        path: of the file. One that is there is replaced only if it is empty or of earlier results.
+        keys: that results have, whoever wrote them.
+
+    Raises:
+        ConfigError: it cannot be written, or another file would be lost.
+    """
+    check_writable(path)
+    if path is None or not path.is_file() or not path.stat().st_size:
+        return
+    with contextlib.suppress(ConfigError):
+        earlier = read_json(path, ConfigError)
+        if isinstance(earlier, dict) and earlier.keys() >= set(keys):
+            return
+    raise ConfigError(
+        f"cannot write {str(path)!r}: there is a file that holds no earlier results; choose a name "
+        "that is free"
+    )
 
 
 def replace_non_finite(value: Any) -> Any:

@@ -119,7 +119,7 @@ def load_mjcf(
         qddlim=limits.get("qddlim"),
         qdddlim=limits.get("qdddlim"),
         home=_read_home(file, indices, qlim),
-        physics=read_physics(file.model, indices),
+        physics=read_physics(file, names, indices),
         gripper=gripper,
         tcp_link=tcp,
         name=names.model,

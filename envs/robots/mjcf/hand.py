@@ -158,12 +158,17 @@ def _read_physics(model: Any, joints: list[int], leader: int) -> Physics | None:
 
     The actuators of both add up. One whose force is not limited gives at most what its stiffness
     gives over the whole stroke.
+
+    Raises:
+        NoHand: one pushes one way alone.
     """
     servo = np.zeros(3)
     for actuator in range(model.nu):
         share, reach = _find_leverage(model, actuator, joints)
         stiffness, damping = read_gains(model, actuator)
         torque = read_torque(model, leader, actuator) if stiffness > 0.0 else 0.0
+        if share and stiffness > 0.0 and not torque:
+            raise NoHand("their servo gives no force one way")
         if torque == np.inf:
             torque = stiffness * float(np.ptp(model.jnt_range[leader]))
         servo += share * np.array([reach * stiffness, reach * damping, torque])

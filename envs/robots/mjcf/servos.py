@@ -11,19 +11,26 @@ from typing import Any
 
 import numpy as np
 
+from envs.robots.mjcf.compile import CompiledFile
+from envs.robots.mjcf.names import Names
 from envs.robots.physics import Physics
+from td3_robot.errors import ConfigError
 
 JOINT = (0, 1)  # mjtTrn: joint, and joint in its parent's frame, the same for hinge and slide
 _FIXED = 0  # mjtGain
 _AFFINE = 1  # mjtBias
 
 
-def read_physics(model: Any, joints: list[int]) -> Physics:
+def read_physics(file: CompiledFile, names: Names, joints: list[int]) -> Physics:
     """Read the physics of joints; a value that a joint lacks is None for all.
 
     Args:
         joints: n indices.
+
+    Raises:
+        ConfigError: the motor of a joint pushes one way alone.
     """
+    model = file.model
     actuators = [_find_actuator(model, joint) for joint in joints]
     dofs = model.jnt_dofadr[joints]
     gains = [_sum_gains(model, joint) for joint in joints]
@@ -32,10 +39,16 @@ def read_physics(model: Any, joints: list[int]) -> Physics:
     torque = np.array(
         [read_torque(model, joint, actuator) for joint, actuator in zip(joints, actuators)]
     )
+    if not torque.all():
+        name = names.joints[joints[int(torque.argmin())]]
+        raise ConfigError(
+            f"{file.source}: the motor of joint {name!r} gives no torque one way: its ranges of "
+            "force and control must reach to both sides of 0"
+        )
     return Physics(
         stiffness=stiffness if known else None,
         damping=np.array([damp for _, damp in gains]) if known else None,
-        torque=torque if np.isfinite(torque).all() and (torque > 0.0).all() else None,
+        torque=torque if np.isfinite(torque).all() else None,
         armature=np.array(model.dof_armature[dofs]),
         friction=np.array(model.dof_damping[dofs]),
         dry_friction=np.array(model.dof_frictionloss[dofs]),
@@ -75,19 +88,26 @@ def read_gains(model: Any, actuator: int | None) -> tuple[float, float]:
 
 
 def read_torque(model: Any, joint: int, actuator: int | None) -> float:
-    """Read the most that the motor of a joint gives [Nm or N]; infinite where nothing limits it."""
+    """Read the most that the motor of a joint gives either way [Nm or N].
+
+    Infinite where nothing limits it; 0 where it pushes one way alone, as with a range from 0 on.
+    """
     limits = [np.inf]
     if model.jnt_actfrclimited[joint]:
-        limits.append(float(np.abs(model.jnt_actfrcrange[joint]).min()))
+        limits.append(_find_most(model.jnt_actfrcrange[joint]))
     if actuator is not None:
         gear = abs(float(model.actuator_gear[actuator, 0]))
         if model.actuator_forcelimited[actuator]:
-            limits.append(gear * float(np.abs(model.actuator_forcerange[actuator]).min()))
+            limits.append(gear * _find_most(model.actuator_forcerange[actuator]))
         motor = model.actuator_gaintype[actuator] == _FIXED and not np.any(
             model.actuator_biasprm[actuator, :3]
         )
         if motor and model.actuator_ctrllimited[actuator]:
             gain = abs(float(model.actuator_gainprm[actuator, 0]))
-            most = float(np.abs(model.actuator_ctrlrange[actuator]).min())
-            limits.append(gear * gain * most)
+            limits.append(gear * gain * _find_most(model.actuator_ctrlrange[actuator]))
     return min(limits)
+
+
+def _find_most(limits: np.ndarray) -> float:
+    """Find the most that a range (2,) allows either way; 0 where it has one sign alone."""
+    return max(0.0, float(min(-limits[0], limits[1])))

@@ -190,6 +190,24 @@ def test_torque_limits_count_the_gear(write, actuator, torque):
     assert arm.physics.torque.tolist() == [40.0, torque, 9.0]
 
 
+@pytest.mark.parametrize(
+    "limited",
+    [
+        '<position joint="b" kp="9" forcerange="0 50"/>',
+        '<position joint="b" kp="9" forcerange="-50 0"/>',
+        '<position joint="b" kp="9" forcerange="5 50"/>',
+        '<motor joint="b" ctrlrange="0 1"/>',
+    ],
+)
+def test_a_motor_that_pushes_one_way_alone_is_refused(write, limited):
+    """MuJoCo clips its force to the range, so it could not even brake; it is no missing limit."""
+    general = ARM[ARM.index("<general") : ARM.index('<position joint="c"')]
+    assert refusal(write(swap=(general, limited))) == (
+        "the motor of joint 'b' gives no torque one way: its ranges of force and control must "
+        "reach to both sides of 0"
+    )
+
+
 def test_home_is_the_keyframe_and_limits_are_those_given(write):
     keys = '<keyframe><key qpos="9 9 9"/><key name="home" qpos=".1 .2 .3"/></keyframe>'
     robot = envs.make_robot(write(more=keys), velocity=(1.0, 2.0, 3.0))

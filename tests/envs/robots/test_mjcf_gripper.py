@@ -129,6 +129,12 @@ LINKAGE = (
         (LEFT + RIGHT, TIED, "no servo drives them"),
         (
             LEFT + RIGHT,
+            TIED + SERVO.replace("-30 30", "0 30"),
+            "their servo gives no force one way",
+        ),
+        (LEFT + RIGHT, TIED + TENDON.replace("-80 80", "-80 0"), "their servo gives no force one"),
+        (
+            LEFT + RIGHT,
             TIED + SERVO.replace("position", "motor").replace('kp="200" kv="6"', ""),
             "no servo drives them",
         ),

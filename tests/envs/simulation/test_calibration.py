@@ -45,6 +45,14 @@ def test_by_hand_a_base_that_is_a_quarter_turn_off():
     assert seen["held"].all()
 
 
+@pytest.mark.parametrize("width", [1, 2])
+def test_a_goal_that_is_no_place_is_seen_as_it_is(width):
+    """A task of one's own may have an angle for its goal."""
+    goal = torch.rand(4, width, generator=torch.Generator().manual_seed(0))
+    T = make_pose_error(torch.full((4, 3), 0.1), torch.full((4, 3), 0.2))
+    assert torch.equal(displace_scene({"goal": goal}, T)["goal"], goal)
+
+
 @pytest.mark.parametrize(
     ("task", "engine"), [("reach_avoid", KINEMATIC), ("track", KINEMATIC), ("pick_place", MUJOCO)]
 )

@@ -15,6 +15,7 @@ from envs.controllers.insert_constants import DEFAULTS
 from envs.controllers.peg_contact import Feeling, find_walls
 from envs.kinematics.rotations import from_vector, to_matrix, to_quaternion
 from envs.robots import make_robot
+from envs.simulation.disturbances import Disturbances
 from envs.simulation.engines import make_engine
 from envs.simulation.randomization import read_randomization
 from envs.tasks.episodes import ScenePool
@@ -35,12 +36,12 @@ def make_arm(name):
     return make_robot(name)
 
 
-def make_insert(robot="panda", num_envs=4, seed=0, name="insert", **constants):
+def make_insert(robot="panda", num_envs=4, seed=0, name="insert", disturbances=None, **constants):
     """Make an environment of the task with some other constants."""
     task = dataclasses.replace(make_task(name), **constants)
     arm = make_arm(robot)
     engine = make_engine("mujoco", arm, task.dt, None, needs=task.physics)
-    return ArmEnv(arm, task, num_envs, "cpu", seed, engine=engine)
+    return ArmEnv(arm, task, num_envs, "cpu", seed, engine=engine, disturbances=disturbances)
 
 
 def play(env, name):
@@ -342,3 +343,14 @@ def test_a_peg_remembers_its_first_contact_whatever_the_height_was_assumed_to_be
         assert not step.terminated.any() and (step.info["insert_force"] < 60.0).all()
     assert began.all() and (memory["sunk"].abs() < 5e-4).all()
     assert (before - env.now.tcp[:, 2]).abs().max() < 1e-3
+
+
+def test_a_first_contact_is_remembered_as_it_is_felt():
+    """A sensor that is off tells of a contact in free air, and then the search begins there."""
+    env = make_insert(num_envs=8, disturbances=Disturbances(force_bias=10.0, force_noise=1.0))
+    env.step(torch.zeros(8, env.a_dim))
+    pressed = env.task.feel(env.moment).press > 1.5
+    assert pressed.any() and not pressed.all()
+    for moment in (env.now, env.moment):
+        assert torch.equal(moment.scene["searched"] > 0.0, pressed)
+    assert not env.now.wrench.any()

@@ -5,8 +5,10 @@ import io
 import math
 import os
 import shutil
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,9 @@ from mlflow import MlflowClient
 
 from td3_robot import TD3, checkpoint
 from td3_robot.errors import ConfigError
+from td3_robot.loggers import mlflow as mlflow_log
 from td3_robot.loggers.mlflow import MLflowLog, open_store
+from tests.support import get_refusal
 
 ROOT = Path(__file__).resolve().parents[3]
 OPTIONS = {"task": "reach", "seed": 3, "run": None, "td3": {"gamma": 0.98, "hidden": (256, 128)}}
@@ -233,6 +237,46 @@ def test_a_store_that_cannot_be_used_is_one_line(folder, tmp_path, monkeypatch, 
         MLflowLog(folder, OPTIONS, "run7")
     assert "\n" not in str(error.value)
     assert list(folder.iterdir()) == []
+
+
+@pytest.fixture(params=["refuses", "is silent"])
+def lost_server(request, monkeypatch):
+    """The address of a server that refuses connections, or takes them and never answers."""
+    monkeypatch.setitem(mlflow_log._ONE_TRY, "MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"http://127.0.0.1:{server.getsockname()[1]}"
+        if request.param == "refuses":
+            server.close()
+        yield address
+
+
+def test_a_server_that_does_not_answer_is_named_at_once(lost_server, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", lost_server)
+    before = dict(os.environ)
+    began = time.monotonic()
+    assert repr(lost_server) in get_refusal(open_store)
+    assert time.monotonic() - began < 10
+    assert dict(os.environ) == before  # what a training sends later may take longer
+
+
+def test_a_server_that_is_lost_in_a_training_does_not_hold_it_up(
+    folder, lost_server, monkeypatch, capsys
+):
+    log = MLflowLog(folder, OPTIONS, "run7")
+    monkeypatch.setattr(log, "_client", MlflowClient(lost_server))
+    began = time.monotonic()
+    for step in (1000, 2000):
+        log.log({"env_steps": step, "gradient_steps": 10})
+    assert time.monotonic() - began < 10
+    assert "MLflow does not accept the metrics of run7" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seeds", [(), ("--seeds", "0", "1")])
+def test_a_store_that_cannot_be_used_leaves_no_run_folder(tmp_path, monkeypatch, in_process, seeds):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")  # RFC 863: nobody listens
+    code, out, err = in_process(tmp_path, "train", "--robot", "panda", "--mlflow", *seeds)
+    assert code == 2 and err.count("\n") == 1 and "'http://127.0.0.1:9'" in err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_new_store_is_made_by_one_of_those_that_begin_at_once(tmp_path):
