@@ -240,6 +240,15 @@ def test_a_goal_nearer_to_something_than_the_filter_allows_is_refused(
         check_goal(*given)
 
 
+def test_the_time_that_a_motion_takes_is_told_as_longer_than_what_it_has(monkeypatch, capsys):
+    nearest = NearestPose(0.0, 0.0, np.zeros(3), 0.34, 1.0)
+    monkeypatch.setattr("td3_robot.commands.goal.find_nearest_pose", lambda *_: nearest)
+    policy = SimpleNamespace(metadata={"task": {"constants": {"tolerance": 0.01}}})
+    check_goal(policy, Robot.load("panda"), np.zeros(3), Obstacles(), 0.1, 3.2)
+    words = "at --speed 0.1 the motion to the goal takes at least 3.4 s, longer than --seconds 3.2"
+    assert capsys.readouterr().err == f"warning: {words}\n"
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from td3_robot import checkpoint
 from td3_robot.cli.arguments import load_config
+from td3_robot.deploy import DeployError, Policy
 from td3_robot.loggers.csv import read_metrics
 from tests.support import drop_progress
 
@@ -276,6 +278,34 @@ def test_a_run_stops_where_it_is_told_to(tmp_path, in_process):
         4_000,
         8_000,
     ]
+
+
+def test_a_printed_command_names_a_folder_with_a_space_as_one_word(
+    tmp_path, in_process, monkeypatch
+):
+    """A run that was moved to such a folder is continued, measured and exported by what is
+    printed.
+    """
+    short = (*SMALL, "--steps", "4_800", "--evaluation.every", "1_600")
+    assert in_process(tmp_path, "train", *short, "--run", "a", "--stop_at", "1_600")[0] == 0
+    (tmp_path / "my runs").mkdir()
+    (tmp_path / "checkpoints" / "a").rename(tmp_path / "my runs" / "a b")
+
+    code, out, _ = in_process(tmp_path, "train", "--resume", "my runs/a b", "--stop_at", "3_200")
+    _, command = out.splitlines()[-1].split("continue with: ")
+    assert (code, shlex.split(command)) == (0, ["python", "train.py", "--resume", "my runs/a b"])
+    code, out, _ = in_process(tmp_path, "train", *shlex.split(command)[2:])
+    command = shlex.split(out.splitlines()[-1].removeprefix("see how good it is: "))
+    assert (code, command) == (0, ["python", "evaluate.py", "--checkpoint", "my runs/a b"])
+    motion = ("--policy", "my runs/a b", "--goal", "0.4,0.1,0.4")
+    code, _, err = in_process(tmp_path, "run_policy", *motion)
+    command = shlex.split(err.strip().split("write its policy with: ")[1])
+    assert (code, command) == (2, ["python", "export.py", "--checkpoint", "my runs/a b"])
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DeployError) as refused:
+        Policy.load("my runs/a b")
+    command = shlex.split(str(refused.value).split("write it with: ")[1])
+    assert command == ["python", "export.py", "--checkpoint", "my runs/a b"]
 
 
 def test_a_run_may_begin_with_the_networks_of_another(tmp_path, in_process):

@@ -3,9 +3,10 @@
 import contextlib
 import functools
 import signal
+import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import gymnasium as gym
@@ -17,6 +18,10 @@ from td3_robot.utils.seeding import (
     seed_global_generators,
     set_global_generators,
 )
+
+_SIGNALS = [  # that a whole group of processes receives; Windows has no SIGHUP
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+]
 
 
 def make_vector_env(
@@ -45,6 +50,15 @@ def make_vector_env(
 class Processes(AsyncVectorEnv):
     """Gymnasium's AsyncVectorEnv whose processes always end and print no traceback."""
 
+    def __init__(self, *arguments: Any, **options: Any):
+        with postpone_signal() as self._handle_signal:
+            super().__init__(*arguments, **options)
+
+    def _check_spaces(self) -> None:
+        """Wait until the processes have made their environments, which Ctrl-C may end."""
+        self._handle_signal()
+        super()._check_spaces()
+
     def _raise_if_errors(self, successes: Iterable[bool]) -> None:
         """Raise without Gymnasium's warning, which has a traceback."""
         if not all(successes):
@@ -66,6 +80,41 @@ class Processes(AsyncVectorEnv):
             process.join(max(0.0, deadline - time.monotonic()))
             process.kill()
             process.join()
+
+
+@contextlib.contextmanager
+def postpone_signal() -> Iterator[Callable[[], None]]:
+    """Handle the first signal of the block after it, or in the call of what is yielded.
+
+    While a process is forked, Python calls hooks of modules, and ignores whatever they raise: a
+    KeyboardInterrupt is lost there. Further signals are handled as they come.
+    """
+    handlers: dict[int, Any] = {}
+    postponed: list[int] = []
+
+    def postpone(number: int, frame: Any) -> None:
+        if postponed:
+            handlers[number](number, frame)
+        else:
+            postponed.append(number)
+
+    def handle() -> None:
+        for number, handler in handlers.items():
+            if signal.getsignal(number) is postpone:
+                signal.signal(number, handler)
+        if postponed:
+            signal.raise_signal(postponed.pop())
+
+    if threading.current_thread() is threading.main_thread():  # no other one may set handlers
+        for number in _SIGNALS:
+            handler = signal.getsignal(number)
+            if callable(handler):  # it is neither ignored nor left to the system
+                handlers[number] = handler
+                signal.signal(number, postpone)
+    try:
+        yield handle
+    finally:
+        handle()
 
 
 class GlobalGenerators(gym.Wrapper):
@@ -90,9 +139,8 @@ class GlobalGenerators(gym.Wrapper):
 
 def _run_worker(seed: int, index: int, make_one: Callable[[], gym.Env], *arguments: Any) -> None:
     """Run Gymnasium's worker; signals that the whole group receives are left to the learner."""
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        if number := getattr(signal, name, None):  # Windows has no SIGHUP
-            signal.signal(number, signal.SIG_IGN)
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
     seed_global_generators(seed, f"environment {index}")
     with contextlib.suppress(OSError):  # the learner is gone
         _async_worker(index, lambda: GlobalGenerators(make_one()), *arguments)

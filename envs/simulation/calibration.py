@@ -51,10 +51,14 @@ def measured_scene(scene: Scene) -> Scene:
 
 
 def displace_scene(scene: Scene, T: Tensor) -> Scene:
-    """Return the scene with its goals, cubes and obstacles moved by the pose T (B, 4, 4)."""
+    """Return the scene with its goals, cubes and obstacles moved by the pose T (B, 4, 4).
+
+    A goal of fewer than three numbers is no place, and stays.
+    """
     R = T[:, :3, :3]
     p = T[:, :3, 3]
-    displaced = {name: _displace_points(scene[name], R, p) for name in _POINTS if name in scene}
+    points = [name for name in _POINTS if name in scene and scene[name].shape[-1] >= 3]
+    displaced = {name: _displace_points(scene[name], R, p) for name in points}
     displaced |= {name: _turn_vectors(scene[name], R) for name in _VECTORS if name in scene}
     if "walls" in scene:
         normal = scene["walls"][:, :, :3] @ R.mT

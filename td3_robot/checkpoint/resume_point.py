@@ -1,6 +1,7 @@
 """The resume point of a run, in the folder `last` of the run folder."""
 
 import contextlib
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,18 +31,20 @@ def read_resume_point(folder: Path, processes: int | None = 1) -> tuple[dict[str
     if not (folder / LAST).is_dir():
         raise CheckpointError(
             f"run {folder.name!r} has no resume point {folder / LAST}, which is written every "
-            f"save_every seconds; train a new run from its policy: --start_from {run_name(folder)}"
+            f"save_every seconds; train a new run from its policy: "
+            f"--start_from {shlex.quote(run_name(folder))}"
         )
     states, state = _read_newest(folder)
     then = len(_get_ranks(state) or [state])
     if processes is not None and then != processes:
-        how, by = get_command_line("train"), "one process"
+        words = "--resume", run_name(folder)
+        how, by = get_command_line("train", *words), "one process"
         if then > 1:
-            how, by = f"torchrun --nproc_per_node {then} -- train.py", f"{then} processes"
+            how = f"torchrun --nproc_per_node {then} -- train.py {shlex.join(words)}"
+            by = f"{then} processes"
         raise ConfigError(
-            f"run {folder.name!r} is trained by {by}, not {processes}; continue with {how} "
-            f"--resume {run_name(folder)}, and with any --nnodes, --plugins and --env that it was "
-            "started with"
+            f"run {folder.name!r} is trained by {by}, not {processes}; continue with {how}, "
+            "and with any --nnodes, --plugins and --env that it was started with"
         )
     return states, state
 

@@ -1,6 +1,7 @@
 """The parts of a training command that know nothing of what is learned in."""
 
 import dataclasses
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -209,7 +210,7 @@ def report(
     saved_steps = trainer.state.saved_steps
     lost = "" if saved_steps == steps else f", of which {saved_steps} are saved"
     unit = "env steps" if trainer.config.dataset is None else "updates"
-    again = " ".join([f"{command} --resume {run_name(trainer.folder)}", *words])
+    again = f"{command} {shlex.join(['--resume', run_name(trainer.folder), *words])}"
     say(f"stopped at {steps} {unit}{lost}; continue with: {again}")
     if lost:
         return UNWRITTEN
@@ -230,5 +231,5 @@ def _print_scores(summary: dict[str, Any], trainer: Trainer, words: Sequence[str
     if "peak_memory_gb" in summary:
         memory = f", {summary['peak_memory_gb']:.1f} GB of memory"
     say(f"{outcome} after {summary['wall_s']:.1f} s{memory}; the curve is in {folder}")
-    again = " ".join([f"{get_command_line('evaluate')} --checkpoint {folder}", *words])
+    again = get_command_line("evaluate", "--checkpoint", folder, *words)
     say(f"see how good it is: {again}")

@@ -31,7 +31,7 @@ def find_policy(name: Path) -> Path:
     if not path.is_file():
         raise ConfigError(
             f"{checkpoint} is not exported yet; write its policy with: "
-            f"{get_command_line('export')} --checkpoint {checkpoint}"
+            f"{get_command_line('export', '--checkpoint', checkpoint)}"
         )
     return path
 
@@ -53,8 +53,8 @@ def load_policy(path: Path) -> Policy:
         try:
             return Policy.load(path)
         except OldExport as warning:
-            file = "" if path.name == FILE else f" --onnx {path}"
-            command = f"{get_command_line('export')} --checkpoint {warning.checkpoint}{file}"
+            file = () if path.name == FILE else ("--onnx", path)
+            command = get_command_line("export", "--checkpoint", warning.checkpoint, *file)
             raise ConfigError(f"{warning}: {command}") from None
 
 

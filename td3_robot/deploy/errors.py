@@ -1,5 +1,6 @@
 """The error and the warning of this folder, which knows nothing of the rest of the package."""
 
+import shlex
 from pathlib import Path
 
 _LONGEST = 280  # of a message, in characters
@@ -23,6 +24,13 @@ class OldExport(UserWarning):
     def __init__(self, path: Path, checkpoint: Path):
         super().__init__(f"{path} is not the policy of {checkpoint} any more; export it again")
         self.checkpoint = checkpoint
+
+
+def explain_export(folder: Path) -> str:
+    """Return the command that writes a checkpoint's policy, for the end of a message."""
+    if (folder / "config.yaml").is_file():
+        return f"; write it with: python export.py --checkpoint {shlex.quote(str(folder))}"
+    return "; export.py writes one, see: python export.py --help"
 
 
 def summarize(error: Exception) -> str:

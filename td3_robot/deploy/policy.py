@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from td3_robot.deploy.errors import DeployError, OldExport
+from td3_robot.deploy.errors import DeployError, OldExport, explain_export
 from td3_robot.deploy.legacy import keep_old_names
 from td3_robot.deploy.planning import is_at_corner, make_planner
 from td3_robot.deploy.robot.description import Robot
@@ -85,7 +85,7 @@ class Policy:
         """
         path = Path(name) / FILE if Path(name).is_dir() else Path(name)
         if not path.is_file():
-            raise DeployError(f"there is no file {str(path)!r}{_explain_export(Path(name))}")
+            raise DeployError(f"there is no file {str(path)!r}{explain_export(Path(name))}")
         try:
             session = _start_session(path.read_bytes())
             metadata = json.loads(session.get_modelmeta().custom_metadata_map[KEY])
@@ -102,7 +102,7 @@ class Policy:
         if form != FORMAT:
             raise DeployError(
                 f"{path} has format {form}, and this version reads {FORMAT}: it has to be "
-                f"exported again{_explain_export(path.parent)}"
+                f"exported again{explain_export(path.parent)}"
             )
         try:
             policy = cls(session, metadata)
@@ -342,13 +342,6 @@ def find_changed_origin(origin: object, folder: Path) -> Path | None:
                     found = hashlib.sha256(file.read_bytes()).hexdigest()
                     return place if found != known else None
     return None
-
-
-def _explain_export(folder: Path) -> str:
-    """Return the command that writes a checkpoint's policy, for the end of a message."""
-    if (folder / "config.yaml").is_file():
-        return f"; write it with: python export.py --checkpoint {folder}"
-    return "; export.py writes one, see: python export.py --help"
 
 
 def _start_session(model: bytes):

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import datetime
 import os
+import shlex
 import shutil
 import socket
 import sys
@@ -139,7 +140,7 @@ def error_relay() -> Iterator[dist.Store]:
         if not _claim_error(store):
             sys.stderr = open(os.devnull, "w")
         if isinstance(error, RanksError) and run:
-            command = f"{_format_torchrun()} --resume {run}"
+            command = f"{_format_torchrun()} --resume {shlex.quote(run)}"
             raise RanksError(f"{error}; continue with: {command}") from error
         raise
 

@@ -73,7 +73,7 @@ def train_seeds(
             folder, [seed for seed, code in codes.items() if code in (0, UNWRITTEN)]
         )
         written = _write_report(folder, arguments, done)
-    again = " ".join([f"{get_command_line('train')} --resume {run_name(folder)}", *trusted])
+    again = get_command_line("train", "--resume", run_name(folder), *trusted)
     end = f"the curve is in {folder}" if len(done) == len(codes) else f"continue with: {again}"
     return _print_end(codes, end) or (0 if written else UNWRITTEN)
 

@@ -164,7 +164,7 @@ def _train(space: SearchSpace, total: int, folder: Path, script: Path) -> int:
     unwritten = _write_results(space, folder, trials)
     stopped = (folder / STOP).exists()
     if stopped or ended.failed:
-        say(f"continue with: {get_command_line('sweep')} --resume {run_name(folder)}")
+        say(f"continue with: {get_command_line('sweep', '--resume', run_name(folder))}")
     if stopped:
         return STOPPED
     if ended.failed:
@@ -268,6 +268,6 @@ def _write_results(space: SearchSpace, folder: Path, trials: Sequence[Trial]) ->
     trackers.try_write("the best options", write_best, folder, settings[0], space)
     best = space.fixed | settings[0].options
     trusted = Trial("", {name: best[name] for name in find_trusted(best)}).words
-    command = f"{get_command_line('train')} --config {folder / BEST}"
-    say(f"the best options: {' '.join([command, *trusted])}")
+    command = get_command_line("train", "--config", folder / BEST, *trusted)
+    say(f"the best options: {command}")
     return bool(trackers.failed)

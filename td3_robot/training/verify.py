@@ -186,7 +186,7 @@ def _find_leftovers(path: Path) -> str:
     if strays:
         raise CheckpointError(
             f"a process that died left {', '.join(strays[:5])}; "
-            f"{get_command_line('train')} --resume {run_name(path)} clears them away"
+            f"{get_command_line('train', '--resume', run_name(path))} clears them away"
         )
     return "none"
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Callable
@@ -52,11 +53,16 @@ def find_script(command: str) -> Path:
     return script if script.is_file() else _PACKAGE / "commands" / f"{command}.py"
 
 
-def get_command_line(command: str) -> str:
-    """Return how a user starts a command: by `td3-robot` or by its script, as this process was."""
+def get_command_line(command: str, *words: object) -> str:
+    """Return how a user starts a command: by `td3-robot` or by its script, as this process was.
+
+    Args:
+        words: that follow; those that a shell would take apart are quoted.
+    """
+    start = f"python {SCRIPTS[command]}"
     if sys.argv[0].startswith("td3-robot ") or find_script(command).parent != _PACKAGE.parent:
-        return f"td3-robot {command}"
-    return f"python {SCRIPTS[command]}"
+        start = f"td3-robot {command}"
+    return " ".join([start, *(shlex.quote(str(word)) for word in words)])
 
 
 def get_program(command: str) -> str:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,6 +43,13 @@ class CompiledFile:
     notices: tuple[str, ...]
 
 
+class _Model(NamedTuple):
+    """A file, or a model that it attaches: its folder, and the names of its meshes and textures."""
+
+    folder: Path
+    assets: frozenset[str]  # as the whole has them, with the prefixes of what is attached
+
+
 def compile_mjcf(path: str | Path) -> CompiledFile:
     """Compile an MJCF file.
 
@@ -59,9 +66,9 @@ def compile_mjcf(path: str | Path) -> CompiledFile:
         spec = mujoco.MjSpec.from_file(str(path))
     except (ValueError, mujoco.FatalError) as error:
         raise _make_error(path, "cannot be read as MJCF", error) from None
-    folders = _list_folders(path)
-    missing, weightless = _remove_missing_meshes(spec, folders)
-    textures = _remove_missing_textures(spec, folders)
+    models = _list_models(path)
+    missing, weightless = _remove_missing_meshes(spec, models)
+    textures = _remove_missing_textures(spec, models)
     try:
         model = spec.compile()
     except (ValueError, mujoco.FatalError) as error:
@@ -80,7 +87,7 @@ def compile_mjcf(path: str | Path) -> CompiledFile:
     if sheared := [mesh.name for mesh in read if _is_sheared(mesh)]:
         why = "whose refquat is beside a scale that is not the same along x, y and z"
         notices.append(f"nothing is drawn of {join_names(sheared)}, {why}")
-    meshes = {mesh.name: _find_mesh(spec, folders, mesh) for mesh in drawn}
+    meshes = {mesh.name: _find_mesh(spec, models, mesh) for mesh in drawn}
     references = {mesh.name: make_transform(mesh.refpos, mesh.refquat) for mesh in drawn}
     return CompiledFile(str(path), model, meshes, references, frozenset(weightless), tuple(notices))
 
@@ -110,39 +117,62 @@ def _make_error(path: Path, what: str, error: Exception) -> ConfigError:
     return ConfigError(f"{path}: {what}: {reason or type(error).__name__}")
 
 
-def _list_folders(path: Path) -> list[Path]:
-    """List the folders of a file and of the models that it attaches, its own first."""
-    folders = [path.parent]
-    files = [path]
-    for file in files:  # grows while it is walked
-        text = file.read_text(encoding="utf-8", errors="replace")
-        for name in re.findall(r"""<model\s[^>]*?\bfile\s*=\s*["']([^"']+)["']""", text):
-            attached = file.parent / name
-            if attached.is_file() and attached not in files:
-                files.append(attached)
-                folders.append(attached.parent)
-    return folders
+def _list_models(path: Path) -> list[_Model]:
+    """List a file and the models that it attaches, each before those that it attaches itself."""
+    import mujoco
+
+    models = []
+    found = [(path, "")]
+    for file, prefix in found:  # grows while it is walked
+        spec = mujoco.MjSpec.from_file(str(file))
+        assets = {prefix + _name_asset(asset) for asset in (*spec.meshes, *spec.textures)}
+        models.append(_Model(file.parent, frozenset(assets)))
+        content = file.read_text(encoding="utf-8", errors="replace")
+        text = re.sub("<!--.*?-->", "", content, flags=re.DOTALL)
+        attached = _list_tags(text, "attach")
+        for tag in _list_tags(text, "model"):
+            inner = file.parent / tag.get("file", "")
+            if not inner.is_file():
+                continue
+            name = tag.get("name") or mujoco.MjSpec.from_file(str(inner)).modelname
+            uses = [use.get("prefix", "") for use in attached if use.get("model") == name]
+            new = [(inner, prefix + use) for use in uses]
+            found += [each for each in new if each not in found]
+    return models
 
 
-def _find_mesh(spec: Any, folders: list[Path], mesh: Any) -> Path:
-    return _find_asset(spec, folders, str(mesh.compiler.meshdir), mesh.file)
+def _list_tags(text: str, tag: str) -> list[dict[str, str]]:
+    """List the attributes of each tag of a kind in XML."""
+    attribute = r"""(\w+)\s*=\s*["']([^"']*)["']"""
+    return [dict(re.findall(attribute, found)) for found in re.findall(rf"<{tag}\s[^>]*>", text)]
 
 
-def _find_asset(spec: Any, folders: list[Path], inner: str, file: str) -> Path:
-    """Find the file of a mesh or texture as MuJoCo does: by a model's folder and `meshdir`."""
+def _name_asset(asset: Any) -> str:
+    """Return the name of a mesh or texture, which without one of its own has that of its file."""
+    return asset.name or Path(asset.file).stem
+
+
+def _find_mesh(spec: Any, models: list[_Model], mesh: Any) -> Path:
+    return _find_asset(spec, models, mesh, str(mesh.compiler.meshdir), mesh.file)
+
+
+def _find_asset(spec: Any, models: list[_Model], asset: Any, inner: str, file: str) -> Path:
+    """Find the file of a mesh or texture as MuJoCo does: by its model's folder and `meshdir`."""
     name = os.path.basename(file) if spec.strippath else file
-    places = [Path(os.path.abspath(folder / inner / name)) for folder in folders]
+    # the innermost model that has it is its own; one that is attached may have the same paths
+    owners = sorted(reversed(models), key=lambda model: _name_asset(asset) not in model.assets)
+    places = [Path(os.path.abspath(model.folder / inner / name)) for model in owners]
     return next((place for place in places if place.exists()), places[0])
 
 
-def _remove_missing_meshes(spec: Any, folders: list[Path]) -> tuple[list[str], list[str]]:
+def _remove_missing_meshes(spec: Any, models: list[_Model]) -> tuple[list[str], list[str]]:
     """Remove meshes without a file, and the geoms that show them.
 
     Returns:
         Names of the meshes, and of the bodies whose inertia followed from them.
     """
     missing = [
-        mesh for mesh in spec.meshes if mesh.file and not _find_mesh(spec, folders, mesh).exists()
+        mesh for mesh in spec.meshes if mesh.file and not _find_mesh(spec, models, mesh).exists()
     ]
     names = {mesh.name or Path(mesh.file).stem for mesh in missing}
     weightless = []
@@ -162,13 +192,13 @@ def _remove_missing_meshes(spec: Any, folders: list[Path]) -> tuple[list[str], l
     return sorted(names), weightless
 
 
-def _remove_missing_textures(spec: Any, folders: list[Path]) -> list[str]:
+def _remove_missing_textures(spec: Any, models: list[_Model]) -> list[str]:
     """Remove textures without a file; return their names."""
 
     def is_gone(texture: Any) -> bool:
         inner = str(texture.compiler.texturedir)
         files = [file for file in (texture.file, *texture.cubefiles) if file]
-        return any(not _find_asset(spec, folders, inner, file).exists() for file in files)
+        return any(not _find_asset(spec, models, texture, inner, file).exists() for file in files)
 
     gone = [texture.name for texture in spec.textures if is_gone(texture)]
     for material in spec.materials:

@@ -1,6 +1,7 @@
 """The log of a run: a CSV file with a line for every velocity that is sent."""
 
 import contextlib
+import csv
 import sys
 from pathlib import Path
 from typing import TextIO
@@ -53,7 +54,8 @@ class Log:
     def _write(self, cells: list[str]) -> None:
         if self._file:
             try:
-                self._file.write(",".join(cells) + "\n")
+                # names of joints are those of the user's file, with commas and quotes
+                csv.writer(self._file, lineterminator="\n").writerow(cells)
             except OSError as error:
                 why = f"the log ends here, it cannot be written: {error.strerror}"
                 with contextlib.suppress(OSError):  # stderr may be on the same disk

@@ -113,7 +113,8 @@ class Watchdog:
         for name, value in (("position", q), ("velocity", qd)):
             if not self._is_numeric(value):
                 return f"the arm reports a {name} that is no number for each of {limits.n} joints"
-        reported = q
+        reported = np.asarray(q, float)  # drivers return lists, or tensors of another library
+        qd = np.asarray(qd, float)
         q = self.count_turns(q)
         for place in (reported, q):
             outside = np.maximum(limits.lower - place, place - limits.upper)

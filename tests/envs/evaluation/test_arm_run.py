@@ -40,6 +40,16 @@ def test_what_was_logged_is_read(path):
     assert run.summary == "run.csv: 30 velocities in 0.0 s; at the end Enter; or Ctrl-C."
 
 
+def test_joints_may_have_any_name_of_a_description(tmp_path):
+    joints = ("lift, z [m]", 'the "elbow"', "wrist")
+    log = Log(tmp_path / "run.csv", joints)
+    log.step(0.0, Q[0, :3], SENT[0, :3], MEASURED[0, :3], 'the arm reports "off"')
+    log.close()
+    run = read_log(tmp_path / "run.csv", 3)
+    assert run.joints == joints and run.reasons == ((0.0, 'the arm reports "off"'),)
+    np.testing.assert_allclose(run.measured, MEASURED[:1, :3], rtol=1e-8)
+
+
 @pytest.fixture
 def older(path):
     """The same in a log of older versions, which has no positions that were measured."""

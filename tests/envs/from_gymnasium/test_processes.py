@@ -232,6 +232,25 @@ input()
 """
 
 
+def test_ctrl_c_while_processes_are_made_is_not_lost():
+    """Python ignores what is raised in the hooks that it calls around a fork."""
+    code = """
+import os, signal, sys
+from envs.from_gymnasium import make_gymnasium
+from td3_robot.utils.console import run_script
+def main(argv):
+    hook = lambda: signal.raise_signal(signal.%s)
+    os.register_at_fork(after_in_parent=hook)
+    make_gymnasium("Pendulum-v1", 1, vector="async")
+    print("it went on")
+run_script(main)
+"""
+    for name in ("SIGINT", "SIGTERM"):
+        command = [sys.executable, "-c", code % name]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120)
+        assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def test_the_processes_end_with_a_killed_learner_and_ignore_signals_to_its_group(tmp_path):
     process = start(tmp_path, "-c", ALONE)
     workers = workers_of(process, 2)

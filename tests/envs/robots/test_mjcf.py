@@ -286,6 +286,39 @@ def test_meshes_of_an_attached_model_are_beside_that_model(write, tmp_path, caps
     assert "not there" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("named", ["", 'name="its"'])
+@pytest.mark.parametrize("inside", [False, True])
+def test_meshes_of_one_path_in_two_models_are_those_of_each(write, tmp_path, named, inside):
+    """Their sizes are MuJoCo's own; the second model hangs beside the first, or in it."""
+    names = ["one", "two"]
+    texts = {
+        name: f'<mujoco model="{name}"><compiler meshdir="parts"/><asset><mesh {named} '
+        'file="part.obj"/>{more}</asset><worldbody><body name="palm"><geom type="mesh" mesh="'
+        f'{"its" if named else "part"}"/>{{hand}}</body></worldbody></mujoco>'
+        for name in names
+    }
+    for size, name in enumerate(names, 1):
+        (tmp_path / name / "parts").mkdir(parents=True)
+        scaled = MESH.replace("v .3", f"v {0.3 * size}")
+        (tmp_path / name / "parts" / "part.obj").write_text(scaled)
+    attach = [f'<attach model="{name}" body="palm" prefix="{name}_"/>' for name in names]
+    models = [f'<model {{}} file="{{}}{name}/{name}.xml"/>' for name in names]
+    outer = {"hand": attach[1], "more": models[1].format('name="two"', "../")} if inside else {}
+    for name in names:
+        inner = outer if name == "one" and inside else {"hand": "", "more": ""}
+        (tmp_path / name / f"{name}.xml").write_text(texts[name].format(**inner))
+    shown = 1 if inside else 2
+    own = "".join(model.format("", "") for model in models[:shown])
+    path = write(hand="".join(attach[:shown]), more=f"<asset>{own}</asset>")
+    links = load_mjcf(path, "tcp", velocity=(1.0,)).tree.links
+    second = "one_two_palm" if inside else "two_palm"
+    found = [links[link].collisions[0].mesh for link in ("one_palm", second)]
+    assert found == [tmp_path / name / "parts" / "part.obj" for name in names]
+    model = mujoco.MjModel.from_xml_path(path)
+    masses = [model.body(link).mass[0] for link in ("one_palm", second)]
+    assert masses[1] == pytest.approx(2.0 * masses[0])  # the second is twice as long
+
+
 def test_a_mesh_without_a_file_is_left_out_and_named(write, capsys):
     corners = "0 0 0 .3 0 0 0 .2 0 0 0 .1"
     asset = f'<asset><mesh name="wedge" vertex="{corners}"/></asset>'

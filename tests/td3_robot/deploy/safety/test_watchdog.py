@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from td3_robot.deploy import Robot, SafetyFilter, Watchdog
 
@@ -90,6 +91,19 @@ def test_a_state_that_cannot_be_stops_the_arm(seen, reason):
     assert reason in arm.watch.reason
     arm.run(0.2)
     assert arm.watch.at_rest
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+@pytest.mark.parametrize("form", [list, torch.tensor])
+def test_states_may_come_as_lists_or_tensors(form):
+    """As from some drivers; the policy and the safety filter take them too."""
+    arm = moving()
+    arm.watch.see(form(arm.q), form(arm.qd), arm.now + 1e-3)
+    assert arm.watch.reason == "" and np.array_equal(arm.watch.measured, arm.q)
+    arm.watch.see(form(arm.q), form(2.0 * PANDA.limits.velocity), arm.now + 2e-3)
+    assert arm.watch.reason == "the arm reports joint 5 moving faster than it can"
+    arm.watch.reset(form(arm.q), arm.now)
+    assert arm.watch.reason == "" and np.array_equal(arm.watch.measured, arm.q)
 
 
 def test_an_arm_that_does_not_follow_is_stopped():
