@@ -158,7 +158,7 @@ class Moment:
         for name in sorted((own.keys() | saved.keys()) - set(but)):
             if own.get(name) != saved.get(name):
                 raise ConfigError(
-                    f"the saved arms are of another robot, task or number: {name} is "
+                    f"the saved arms are of another robot, task, number or latency: {name} is "
                     f"{saved.get(name) or 'missing'} there, {own.get(name) or 'missing'} here"
                 )
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from envs.command_line import EvaluateFlags, TrainFlags
 from envs.config.env_options import EnvOptions
+from envs.simulation.randomization import read_randomization
 from td3_robot.cli.arguments import (
     TrainArguments,
     load_config,
@@ -19,9 +20,13 @@ from td3_robot.cli.arguments import (
     parse_evaluate,
     parse_train,
 )
+from td3_robot.commands.exported import find_policy
 from td3_robot.config.field import iter_options
 from td3_robot.config.run import Config, TD3Config
+from td3_robot.data.dataset_file import load_dataset
+from td3_robot.data.minari_folder import check_new
 from td3_robot.errors import Td3RobotError
+from td3_robot.sweep.runner import resume_sweep
 
 NAMES = [
     name for cls in (Config, EnvOptions, TrainFlags, EvaluateFlags) for name, _ in iter_options(cls)
@@ -183,3 +188,18 @@ def test_a_folder_that_may_not_be_looked_into():
     Path("locked").mkdir(mode=0)
     for flag in ("--config", "--resume", "--start_from"):
         assert outcome(parse_train, [flag, "locked/config.yaml"], EnvOptions, TrainFlags) is None
+
+
+@pytest.mark.parametrize("length", [300, 5000])
+@pytest.mark.parametrize(
+    "read",
+    [
+        read_randomization,
+        load_dataset,
+        lambda name: find_policy(Path(name)),
+        lambda name: resume_sweep(name, parse_train, Path("train.py")),
+        lambda name: check_new(Path(f"{name}-v0")),
+    ],
+)
+def test_a_name_that_is_too_long_for_a_file_is_none(read, length):
+    assert outcome(read, "a" * length) is None

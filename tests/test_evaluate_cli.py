@@ -388,7 +388,7 @@ def test_episodes_beyond_the_asked_number_are_not_counted(work, env, evaluate, m
 
 
 def test_json_replaces_an_older_file_whole(work, evaluate):
-    Path("out.json").write_text("x" * 100_000)
+    Path("out.json").write_text(json.dumps({"checkpoint": "run", "episodes": "x" * 100_000}))
     assert measured(evaluate, "--checkpoint", "still", "--episodes", "2")["episodes"] == 2
     assert sorted(os.listdir()) == ["checkpoints", "out.json"]
 

@@ -381,20 +381,19 @@ class ArmEnv:
         """Restore what `state_dict` returned, on any device, and return the observation.
 
         Raises:
-            ConfigError: the state is of another robot, task or size; nothing has changed.
+            ConfigError: the state is of another robot, task, size or latency; nothing has changed.
         """
         true, known = (
             Moment.of_tensors(part).each(lambda x: x.to(self.device))
             for part in (state, state["known"])
         )
-        # what is known of the latency is of the options, and of versions
-        self.now.require_like(true, but=("evidence", "noise", "sent"))
+        unlike = self._disturbed.list_unlike(state["scene"]) if self._disturbed else ()
+        self.now.require_like(true, but=unlike)
         self._episodes.load_state_dict(state["episodes"])
         if self._disturbed is not None:
             self._disturbed.match_scene(state["scene"])
+            restore_generator(self._disturbed.generator, state["disturbances"])
         self._resets.load_state_dict(state["begun"], self.device)
         self._place_arms(true, known)
         self._lengths = state["lengths"].to(self.device)
-        if self._disturbed is not None:
-            restore_generator(self._disturbed.generator, state["disturbances"])
         return self.task.observe(self.world, self.moment)

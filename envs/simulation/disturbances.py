@@ -267,6 +267,16 @@ class DisturbedEngine:
             share = torch.where(full, 1.0, torch.where(whole == step, part, 0.0))
             yield Command(acting[:, :-1], acting[:, -1]), 1.0 if step < least else share
 
+    def list_unlike(self, scene: Scene) -> tuple[str, ...]:
+        """List the parts in which a saved scene may differ: it is of a version without estimates.
+
+        A scene of other options differs in them too, and cannot go on.
+        """
+        if self.estimator is None or "evidence" in scene or "sent" not in scene:
+            return ()
+        kept = 1 + math.floor(max(self._late[1], self._ahead))
+        return ("evidence", "noise", "sent") if scene["sent"].shape[1] == kept else ()
+
     def match_scene(self, scene: Scene) -> None:
         """Estimate no latency if a scene of an older version has no evidence of it."""
         if "evidence" not in scene:

@@ -32,7 +32,7 @@ def read_randomization(name: str | os.PathLike[str]) -> Disturbances:
     """
     name = os.fspath(name)
     path = Path(name) if name.endswith(".yaml") else FOLDER / f"{name}.yaml"
-    if not path.is_file():
+    if not os.path.isfile(path):  # False also of a name that is too long
         choices = (NOTHING, *list_randomizations())
         if name.endswith(".yaml"):
             raise ConfigError(

@@ -5,6 +5,7 @@ export.py --help`.
 import base64
 import dataclasses
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -96,7 +97,7 @@ def main(argv: list[str]) -> int:
     from td3_robot.td3.onnx_export import describe_origin
 
     path = options.onnx or get_export_path(checkpoint)
-    path = path / FILE if path.is_dir() else path
+    path = path / FILE if os.path.isdir(path) else path
     if path.suffix != ".onnx":  # a slip of the hand must not cost another file
         raise ConfigError(f"--onnx must be a folder or end in .onnx, got {str(path)!r}")
     check_writable(path)

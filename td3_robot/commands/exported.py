@@ -19,16 +19,16 @@ def find_policy(name: Path) -> Path:
     Raises:
         ConfigError, CheckpointError: there is none.
     """
-    if name.is_file():
+    if os.path.isfile(name):
         return name
     if name.suffix == ".onnx":
         export = get_command_line("export")
         raise ConfigError(f"there is no file {str(name)!r}; see how to write one: {export} --help")
-    if (name / FILE).is_file():
+    if os.path.isfile(name / FILE):
         return name / FILE
     checkpoint = find(name)
     path = get_export_path(checkpoint)
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise ConfigError(
             f"{checkpoint} is not exported yet; write its policy with: "
             f"{get_command_line('export', '--checkpoint', checkpoint)}"

@@ -192,15 +192,15 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
     Raises:
         ConfigError: there is no such dataset, or it cannot be read.
     """
-    if path.is_file() and path.suffix in hdf5_file.ENDINGS:
+    if os.path.isfile(path) and path.suffix in hdf5_file.ENDINGS:
         arrays = hdf5_file.read_arrays(path, _NAMES.values())
         _require_columns(arrays, arrays)
         return arrays
-    if not path.is_file():
+    if not os.path.isfile(path):
         for folder_format in (minari_folder, lerobot_folder):
             if data := folder_format.find_data(path):
                 return folder_format.read_arrays(data)
-    if path.is_dir():
+    if os.path.isdir(path):
         raise ConfigError("is a folder of neither Minari, with data/metadata.json, nor LeRobot")
     return _read_npz(path)
 

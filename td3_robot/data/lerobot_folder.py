@@ -26,7 +26,7 @@ def find_data(path: Path) -> Path | None:
     home = os.environ.get("HF_LEROBOT_HOME")
     cache = Path(home) if home else Path.home() / ".cache" / "huggingface" / "lerobot"
     for folder in (path, cache / path):
-        if (folder / _INFO).is_file():
+        if os.path.isfile(folder / _INFO):
             return folder
     return None
 

@@ -31,7 +31,7 @@ def find_data(path: Path) -> Path | None:
     """Find the data folder of a dataset by its folder, or by its id below Minari's own folder."""
     for folder in (path, _get_root() / path):
         for data in (folder / "data", folder):
-            if (data / _METADATA).is_file():
+            if os.path.isfile(data / _METADATA):
                 return data
     return None
 
@@ -48,7 +48,7 @@ def check_new(path: Path) -> None:
         ConfigError: a package is missing, or the folder exists already.
     """
     require_packages(f"dataset {str(path)!r}", "minari", "h5py")
-    if path.exists():
+    if os.path.exists(path):
         raise ConfigError(f"cannot write {str(path)!r}: it exists already; remove it first")
 
 

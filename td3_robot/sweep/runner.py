@@ -90,7 +90,7 @@ def resume_sweep(name: str, parse: Parse, script: Path) -> int:
     Only its folder is needed, without Ray's own files: the scheduler gets the evaluations of the
     trials that are there again, and they continue from their resume points.
     """
-    folder = next((path for path in (RUNS / name, Path(name)) if (path / PLAN).is_file()), None)
+    folder = next((path for path in (RUNS / name, Path(name)) if os.path.isfile(path / PLAN)), None)
     if folder is None:
         raise ConfigError(f"there is no sweep {name!r}: {RUNS / name / PLAN} does not exist")
     space, total = _check_space(read_search_space(folder / PLAN), parse)

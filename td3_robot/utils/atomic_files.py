@@ -73,7 +73,7 @@ def replace_file(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _write_beside(path: Path) -> Iterator[Path]:
-    new = path.parent / f".{os.getpid()}-{path.name}"
+    new = path.parent / _name_beside(path)
     try:
         yield new
         _sync_file(new)
@@ -81,6 +81,11 @@ def _write_beside(path: Path) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             new.unlink()
+
+
+def _name_beside(path: Path) -> str:
+    """Return the name of the temporary file that shall replace a file."""
+    return f".{os.getpid()}-{path.name}"
 
 
 def _sync_file(path: Path) -> None:
@@ -116,7 +121,8 @@ def check_writable(path: Path | None, suffix: str = "") -> None:
             f"cannot write {str(path)!r}: it must be a file{suffix and f' named *{suffix}'}"
         )
     if not os.path.exists(path) or os.path.isfile(path):
-        _try_folder(path, path.resolve().parent if os.path.islink(path) else path.parent)
+        target = path.resolve() if os.path.islink(path) else path
+        _try_folder(path, target.parent, _name_beside(target))
     elif not os.access(path, os.W_OK):
         raise ConfigError(f"cannot write {str(path)!r}: permission denied")
 
@@ -126,14 +132,21 @@ def check_folder(path: Path | None) -> None:
     if path is not None:
         if os.path.exists(path) and not os.path.isdir(path):
             raise ConfigError(f"cannot write {str(path)!r}: it must be a folder")
-        _try_folder(path, path if os.path.isdir(path) else path.parent)
+        is_new = not os.path.isdir(path)
+        _try_folder(path, path.parent if is_new else path, path.name if is_new else "")
 
 
-def _try_folder(path: Path, folder: Path) -> None:
-    """Make a file without a name in the folder that `path` shall be written to."""
+def _try_folder(path: Path, folder: Path, name: str = "") -> None:
+    """Make a file without a name in the folder that `path` shall be written to.
+
+    Args:
+        name: of what is to be made there, which may be too long; "" for nothing.
+    """
     if not os.path.isdir(folder):
         raise ConfigError(f"cannot write {str(path)!r}: folder {str(folder)!r} does not exist")
     try:
+        with contextlib.suppress(FileNotFoundError):
+            os.lstat(folder / name)
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         raise ConfigError(f"cannot write {str(path)!r}: {error.strerror or error}") from error

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import math
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ def check_results(path: Path | None, keys: Iterable[str]) -> None:
         ConfigError: it cannot be written, or another file would be lost.
     """
     check_writable(path)
-    if path is None or not path.is_file() or not path.stat().st_size:
+    if path is None or not os.path.isfile(path) or not path.stat().st_size:
         return
     with contextlib.suppress(ConfigError):
         earlier = read_json(path, ConfigError)

@@ -15,6 +15,7 @@ from envs.simulation.latency_estimator import LONGEST, LatencyEstimator
 from envs.tasks.episodes import ScenePool
 from envs.tasks.reach import Reach
 from envs.tasks.registry import make_task
+from td3_robot.errors import ConfigError
 from tests.envs.playing import leaves, play, same, tensors
 
 DT = 0.05
@@ -288,3 +289,23 @@ def test_what_a_task_remembers_of_the_tcp_is_foreseen_with_it(estimated, error):
     ahead = fkine(env.model.chain, known.state.q)[:, :3, 3]
     assert (ahead - env.now.tcp).norm(dim=1).min() > 1e-3
     assert_close(known.scene["last"], ahead, rtol=0, atol=error)
+
+
+@pytest.mark.parametrize("other", [{"assumed_latency": 0.3}, {"noise": 0.0}])
+def test_arms_saved_with_another_knowledge_of_their_latency_are_refused(other):
+    """They cannot go on: commands, noise or evidence would be missing, many steps later."""
+    given = {"latency": 0.05, "latency_spread": 0.05, "noise": 0.001}
+    first, second = make(2, **given), make(2, **given | other)
+    for saved, env in ((first, second), (second, first)):
+        before = env.now
+        with pytest.raises(ConfigError, match="saved arms are of another .* latency"):
+            env.load_state_dict(saved.state_dict())
+        assert env.now is before
+
+
+def test_arms_of_a_version_without_estimates_go_on_without():
+    given = {"latency": 0.05, "latency_spread": 0.05, "noise": 0.001}
+    older, env = make(2, **given, estimate_latency=False), make(2, **given)
+    play(older, 5)
+    env.load_state_dict(older.state_dict())
+    assert all(same(tensors(a), tensors(b)) for a, b in zip(play(older, 70), play(env, 70)))

@@ -55,3 +55,13 @@ def test_what_cannot_be_written_is_said_before_anything_is_computed(tmp_path):
         check(tmp_path / "out")
         check(None)
     assert os.listdir(tmp_path) == before  # checking leaves nothing behind
+
+
+def test_a_name_that_is_too_long_is_said_before_anything_is_computed(tmp_path):
+    """Also one that is only as part of the temporary file's; what the checks take is written."""
+    shorter = tmp_path / ("x" * 200)
+    check_writable(shorter)
+    write_text(shorter, "words")
+    for check, length in ((check_writable, 255), (check_writable, 5000), (check_folder, 256)):
+        with pytest.raises(ConfigError, match="^cannot write .*: File name too long$"):
+            check(tmp_path / ("x" * length))
