@@ -9,6 +9,7 @@ import contextlib
 import logging
 import math
 import os
+import re
 import sqlite3
 import sys
 import time
@@ -174,8 +175,9 @@ def _require_answer(client, uri: str) -> None:
         while following := cause.__cause__ or cause.__context__:
             cause = following
         reason = getattr(cause, "strerror", None) or get_first_line(cause)
+        shown = re.sub("//[^/]*@", "//", uri)  # without a user's name and password
         raise ConfigError(
-            f"MLflow's server {uri!r} cannot be used: {reason}; start it, or set "
+            f"MLflow's server {shown!r} cannot be used: {reason}; start it, or set "
             "MLFLOW_TRACKING_URI to another store"
         ) from error
 

@@ -259,6 +259,12 @@ def test_a_server_that_does_not_answer_is_named_at_once(lost_server, monkeypatch
     assert dict(os.environ) == before  # what a training sends later may take longer
 
 
+def test_a_refusal_does_not_show_the_password_of_an_address(monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:secret@127.0.0.1:9")
+    refusal = get_refusal(open_store)
+    assert "secret" not in refusal and "'http://127.0.0.1:9'" in refusal
+
+
 def test_a_server_that_is_lost_in_a_training_does_not_hold_it_up(
     folder, lost_server, monkeypatch, capsys
 ):
