@@ -30,7 +30,8 @@ folder = Path(words["resume"] if "resume" in words else f"checkpoints/{words['ru
 stopped = []
 signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
 tau = float(words["td3.tau"])
-config = {"td3": {"tau": tau}, "seed": int(words.get("seed", 0))}
+config = {"steps": 900, "exploration": {"start_steps": 10}, "td3": {"tau": tau}}
+config["seed"] = int(words.get("seed", 0))
 (folder / "config.yaml").write_text(yaml.safe_dump(config))
 with open(folder / "sittings", "a") as file:
     file.write(f"{tau}\\n")
