@@ -318,4 +318,6 @@ def park(obstacles: Obstacles, spheres: Tensor, boxes: Tensor, walls: Tensor) ->
 def is_present(obstacles: Obstacles) -> tuple[Tensor, Tensor, Tensor]:
     """Return which spheres, boxes and walls are not parked, (B, count) bool each."""
     spheres, boxes, walls = obstacles.kinds
-    return spheres[:, :, 0] < FAR / 2, boxes[:, :, 0] < FAR / 2, walls[:, :, 3] > -FAR / 2
+    # a base that is taken to be turned turns where they are parked, too
+    balls, blocks = (kind[:, :, :3].abs().amax(2) < FAR / 2 for kind in (spheres, boxes))
+    return balls, blocks, walls[:, :, 3] > -FAR / 2

@@ -17,7 +17,7 @@ from envs.planning import contact_check as contact
 from envs.planning import obstacle_scenes as scenes
 from envs.planning.motion_planner import plan_path
 from envs.robots import make_robot
-from envs.simulation.calibration import measured_scene
+from envs.simulation.calibration import displace_scene, make_pose_error, measured_scene
 from envs.simulation.disturbances import Disturbances
 from envs.tasks import among_obstacles
 from envs.tasks.registry import make_task
@@ -364,3 +364,17 @@ def test_parked_obstacles_are_out_of_reach(env):
     assert not any(there.any() for there in scenes.is_present(parked))
     found = compute_nearest(env.world.collision, env.state.q, parked)
     assert (found.distance[:, :-1] == 10.0).all() and isinstance(parked, Obstacles) and FAR > 100
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("angle", [-2.4, -0.8, 0.5, 0.8, 2.4])
+def test_obstacles_are_as_present_as_they_are_seen_from_a_base_that_is_turned(env, axis, angle):
+    env.reset(6)
+    true = get_obstacles(env.moment.scene)
+    turn = torch.zeros(64, 3)
+    turn[:, axis] = angle
+    T = make_pose_error(torch.full((64, 3), 0.01), turn)
+    names = ("spheres", "boxes", "walls")
+    seen = displace_scene(dict(zip(names, true.kinds)), T)
+    for before, after in zip(scenes.is_present(true), scenes.is_present(Obstacles(**seen))):
+        assert torch.equal(before, after) and not before.all()
