@@ -62,6 +62,7 @@ def compile_mjcf(path: str | Path) -> CompiledFile:
 
     path = Path(path)
     _check_file(path)
+    _check_attached(path)
     try:
         spec = mujoco.MjSpec.from_file(str(path))
     except (ValueError, mujoco.FatalError) as error:
@@ -112,6 +113,22 @@ def _check_file(path: Path) -> None:
         raise ConfigError(f"{path}: is a URDF, not MJCF; give the file a name that ends in .urdf")
 
 
+def _check_attached(path: Path, above: tuple[Path, ...] = ()) -> None:
+    """Check that no model is within itself; MuJoCo would load it until the process crashes."""
+    if path.resolve() in above:
+        raise ConfigError(f"{above[0]}: model {path.name!r} loads itself; a model loads others")
+    for tag in _list_tags(_read_text(path), "model"):
+        inner = path.parent / tag.get("file", "")
+        if inner.is_file() and os.access(inner, os.R_OK):
+            _check_attached(inner, (*above, path.resolve()))
+
+
+def _read_text(path: Path) -> str:
+    """Read a file without its comments."""
+    content = path.read_text(encoding="utf-8", errors="replace")
+    return re.sub("<!--.*?-->", "", content, flags=re.DOTALL)
+
+
 def _make_error(path: Path, what: str, error: Exception) -> ConfigError:
     reason = " ".join(str(error).removeprefix("Error: ").split())
     return ConfigError(f"{path}: {what}: {reason or type(error).__name__}")
@@ -127,8 +144,7 @@ def _list_models(path: Path) -> list[_Model]:
         spec = mujoco.MjSpec.from_file(str(file))
         assets = {prefix + _name_asset(asset) for asset in (*spec.meshes, *spec.textures)}
         models.append(_Model(file.parent, frozenset(assets)))
-        content = file.read_text(encoding="utf-8", errors="replace")
-        text = re.sub("<!--.*?-->", "", content, flags=re.DOTALL)
+        text = _read_text(file)
         attached = _list_tags(text, "attach")
         for tag in _list_tags(text, "model"):
             inner = file.parent / tag.get("file", "")

@@ -286,6 +286,18 @@ def test_meshes_of_an_attached_model_are_beside_that_model(write, tmp_path, caps
     assert "not there" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("way", [["toy.xml"], ["one.xml", "./toy.xml"], ["one.xml", "one.xml"]])
+def test_a_model_that_loads_itself_is_refused(write, tmp_path, way):
+    """MuJoCo ended the process."""
+    load = '<asset><model file="{}"/></asset>'
+    path = write(more=load.format(way[0]))
+    if way[1:]:
+        (tmp_path / way[0]).write_text(f'<mujoco model="one">{load.format(way[1])}</mujoco>')
+    model = way[-1].removeprefix("./")
+    message = f"{path}: model {model!r} loads itself; a model loads others"
+    assert get_refusal(load_mjcf, path) == message
+
+
 @pytest.mark.parametrize("named", ["", 'name="its"'])
 @pytest.mark.parametrize("inside", [False, True])
 def test_meshes_of_one_path_in_two_models_are_those_of_each(write, tmp_path, named, inside):
