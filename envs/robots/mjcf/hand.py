@@ -166,7 +166,7 @@ def _read_physics(model: Any, joints: list[int], leader: int) -> Physics | None:
     for actuator in range(model.nu):
         share, reach = _find_leverage(model, actuator, joints)
         stiffness, damping = read_gains(model, actuator)
-        torque = read_torque(model, leader, actuator) if stiffness > 0.0 else 0.0
+        torque = read_torque(model, leader, [actuator]) if stiffness > 0.0 else 0.0
         if share and stiffness > 0.0 and not torque:
             raise NoHand("their servo gives no force one way")
         if torque == np.inf:

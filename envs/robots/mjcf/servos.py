@@ -7,6 +7,7 @@ https://mujoco.readthedocs.io/en/stable/computation/index.html#actuation-model
 # pyright: reportAttributeAccessIssue=false
 # MuJoCo's Python package has no type stubs.
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from td3_robot.errors import ConfigError
 JOINT = (0, 1)  # mjtTrn: joint, and joint in its parent's frame, the same for hinge and slide
 _FIXED = 0  # mjtGain
 _AFFINE = 1  # mjtBias
+_UNLIMITED = np.array([-np.inf, np.inf])
 
 
 def read_physics(file: CompiledFile, names: Names, joints: list[int]) -> Physics:
@@ -31,14 +33,11 @@ def read_physics(file: CompiledFile, names: Names, joints: list[int]) -> Physics
         ConfigError: the motor of a joint pushes one way alone.
     """
     model = file.model
-    actuators = [_find_actuator(model, joint) for joint in joints]
     dofs = model.jnt_dofadr[joints]
     gains = [_sum_gains(model, joint) for joint in joints]
     stiffness = np.array([stiff for stiff, _ in gains])
     known = bool((stiffness > 0.0).all())
-    torque = np.array(
-        [read_torque(model, joint, actuator) for joint, actuator in zip(joints, actuators)]
-    )
+    torque = np.array([read_torque(model, joint, _list_motors(model, joint)) for joint in joints])
     if not torque.all():
         name = names.joints[joints[int(torque.argmin())]]
         raise ConfigError(
@@ -55,10 +54,10 @@ def read_physics(file: CompiledFile, names: Names, joints: list[int]) -> Physics
     )
 
 
-def _find_actuator(model: Any, joint: int) -> int | None:
-    """Find the actuator of a joint: of several the stiffest."""
+def _list_motors(model: Any, joint: int) -> list[int]:
+    """List the actuators that move a joint: those that hold its position, or else all."""
     found = _list_actuators(model, joint)
-    return max(found, key=lambda actuator: read_gains(model, actuator)[0], default=None)
+    return [actuator for actuator in found if read_gains(model, actuator)[0] > 0.0] or found
 
 
 def _list_actuators(model: Any, joint: int) -> list[int]:
@@ -75,39 +74,45 @@ def _sum_gains(model: Any, joint: int) -> tuple[float, float]:
     return sum(stiff for stiff, _ in gains), sum(damp for _, damp in gains)
 
 
-def read_gains(model: Any, actuator: int | None) -> tuple[float, float]:
-    """Read stiffness and damping of a servo in terms of its joint; 0 without one.
+def read_gains(model: Any, actuator: int) -> tuple[float, float]:
+    """Read stiffness and damping of a servo in terms of its joint; 0 where it is none.
 
     A servo's force is g u - kp l - kv l', with the length l = gear q of its transmission.
     """
-    if actuator is None or model.actuator_biastype[actuator] != _AFFINE:
+    if model.actuator_biastype[actuator] != _AFFINE:
         return 0.0, 0.0
     gear = float(model.actuator_gear[actuator, 0])
     _, kp, kv = model.actuator_biasprm[actuator, :3]
     return float(-kp * gear**2), float(max(-kv, 0.0) * gear**2)
 
 
-def read_torque(model: Any, joint: int, actuator: int | None) -> float:
-    """Read the most that the motor of a joint gives either way [Nm or N].
+def read_torque(model: Any, joint: int, actuators: Sequence[int]) -> float:
+    """Read the most that the motors of a joint give together either way [Nm or N].
 
-    Infinite where nothing limits it; 0 where it pushes one way alone, as with a range from 0 on.
+    Infinite where nothing limits it; 0 where they push one way alone, as with a range from 0 on.
     """
-    limits = [np.inf]
+    ranges = [_find_range(model, actuator) for actuator in actuators]
+    limits = np.sum(ranges, 0) if ranges else _UNLIMITED
     if model.jnt_actfrclimited[joint]:
-        limits.append(_find_most(model.jnt_actfrcrange[joint]))
-    if actuator is not None:
-        gear = abs(float(model.actuator_gear[actuator, 0]))
-        if model.actuator_forcelimited[actuator]:
-            limits.append(gear * _find_most(model.actuator_forcerange[actuator]))
-        motor = model.actuator_gaintype[actuator] == _FIXED and not np.any(
-            model.actuator_biasprm[actuator, :3]
-        )
-        if motor and model.actuator_ctrllimited[actuator]:
-            gain = abs(float(model.actuator_gainprm[actuator, 0]))
-            limits.append(gear * gain * _find_most(model.actuator_ctrlrange[actuator]))
-    return min(limits)
-
-
-def _find_most(limits: np.ndarray) -> float:
-    """Find the most that a range (2,) allows either way; 0 where it has one sign alone."""
+        limits = _intersect(limits, model.jnt_actfrcrange[joint])
     return max(0.0, float(min(-limits[0], limits[1])))
+
+
+def _find_range(model: Any, actuator: int) -> np.ndarray:
+    """Find the range (2,) of an actuator's force on its joint [Nm or N]."""
+    limits = _UNLIMITED
+    gear = float(model.actuator_gear[actuator, 0])
+    if model.actuator_forcelimited[actuator]:
+        limits = _intersect(limits, gear * model.actuator_forcerange[actuator])
+    motor = model.actuator_gaintype[actuator] == _FIXED and not np.any(
+        model.actuator_biasprm[actuator, :3]
+    )
+    if motor and model.actuator_ctrllimited[actuator]:
+        gain = float(model.actuator_gainprm[actuator, 0])
+        limits = _intersect(limits, gear * gain * model.actuator_ctrlrange[actuator])
+    return limits
+
+
+def _intersect(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return what two ranges (2,) share; the ends of the second in any order."""
+    return np.array([max(first[0], second.min()), min(first[1], second.max())])

@@ -181,9 +181,16 @@ def test_a_position_and_a_velocity_actuator_are_one_servo(write):
     [
         ('<motor joint="b" gear="3" ctrlrange="-2 2"/>', 3.0 * 2.0),
         ('<position joint="b" kp="9" gear="2" forcerange="-4 5"/>', 2.0 * 4.0),
+        (2 * '<position joint="b" kp="9" gear="-2" forcerange="-4 5"/>', 2.0 * 2.0 * 4.0),
+        (
+            '<position joint="b" kp="9" forcerange="-4 4"/>'
+            '<position joint="b" kp="2" forcerange="-3 3"/><motor joint="b" ctrlrange="-9 9"/>',
+            4.0 + 3.0,
+        ),
+        ('<motor joint="b" ctrlrange="0 5"/><motor joint="b" gear="-3" ctrlrange="0 2"/>', 5.0),
     ],
 )
-def test_torque_limits_count_the_gear(write, actuator, torque):
+def test_torque_limits_count_the_gear_and_all_servos_of_a_joint(write, actuator, torque):
     general = ARM[ARM.index("<general") : ARM.index('<position joint="c"')]
     arm = load_mjcf(write(swap=(general, actuator)), velocity=(1.0,))
     assert arm.physics.torque is not None
