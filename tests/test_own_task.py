@@ -19,9 +19,17 @@ import torch
 import envs
 import envs.gymnasium_ids
 from envs.arm_env import ArmEnv
-from envs.tasks.layout import Column
+from envs.config.env_options import EnvOptions
+from envs.controllers import make_baseline
+from envs.evaluation import Evaluation
+from envs.simulation.disturbances import Disturbances
+from envs.simulation.engine import batched_o
+from envs.tasks.layout import Column, arm_columns
 from envs.tasks.measures import Measure
 from envs.tasks.registry import list_tasks, make_task
+from envs.tasks.task import Outcome, Task
+from envs.view.handles import list_handles
+from envs.view.interactive_control import InteractiveControl
 from envs.view.playback import play_episodes
 from td3_robot.commands import evaluate, train
 from td3_robot.errors import ConfigError
@@ -106,10 +114,65 @@ def test_hooks_may_have_their_older_names(hover, capsys):
     assert len(older.make_shapes(env.world, env.moment)) == 1
 
 
-def make_changed(hover, **parts) -> ArmEnv:
+def make_changed(hover, parts, **options) -> ArmEnv:
     """Four arms with the task and other parts."""
     changed = type("Changed", (hover.Hover,), parts)(**dataclasses.asdict(make_task("hover")))
-    return ArmEnv(envs.make_robot("panda"), changed, 4, "cpu", 0)
+    return ArmEnv(envs.make_robot("panda"), changed, 4, "cpu", 0, **options)
+
+
+def make_angles(hover, width: int, **options) -> ArmEnv:
+    """Four arms whose goals are angles of their first joints."""
+
+    def sample_scenes(task, world, count, generator):
+        return {"goal": world.random_q(count, generator)[:, :width].contiguous()}
+
+    def list_columns(task, world):
+        return [*arm_columns(world), Column("goal", width, tells_goal=True)]
+
+    def observe(task, world, moment):
+        arms = batched_o(world.model, moment.state), moment.state.qd
+        return torch.cat((*arms, moment.scene["goal"]), 1)
+
+    def compute_outcome(task, world, moment, action):
+        left = (moment.scene["goal"] - moment.state.q[:, :width]).abs().amax(1)
+        return Outcome(left < 0.1, left, {"left": -left})
+
+    parts = {"sample_scenes": sample_scenes, "list_columns": list_columns, "observe": observe}
+    parts |= {"compute_outcome": compute_outcome, "goal_is_place": False}
+    parts |= {"make_shapes": Task.make_shapes, "measures": ()}
+    return make_changed(hover, parts, **options)
+
+
+@pytest.mark.parametrize("width", [2, 3, 5, 7])
+def test_goals_that_are_no_places_are_known_exactly_and_not_drawn(hover, width):
+    """A base that is taken to be elsewhere changes no joint angle."""
+    off = Disturbances(base_offset=0.1, base_turn=0.2, latency=0.05)
+    env = make_angles(hover, width, disturbances=off)
+    for _ in range(2):
+        assert torch.equal(env.moment.scene["goal"], env.now.scene["goal"])
+        assert env.task.make_shapes(env.world, env.now) == []
+        assert list_handles(env.task, env.now) == ()
+        env.step(torch.zeros(4, env.a_dim))
+
+
+def test_goals_of_the_size_of_no_place_are_not_drawn(hover):
+    env = make_changed(hover, {"make_shapes": Task.make_shapes})
+    for width, shown in ((2, 0), (3, 1), (5, 0), (7, 1)):
+        scene = {**env.now.scene, "goal": torch.full((4, width), 0.5)}
+        moment = dataclasses.replace(env.now, scene=scene)
+        assert bool(env.task.make_shapes(env.world, moment)) == bool(shown)
+        assert len(list_handles(env.task, moment)) == shown
+
+
+def test_a_goal_that_is_no_place_has_no_sliders_and_is_drawn_with_its_episode(hover, monkeypatch):
+    monkeypatch.setattr(hover.Hover, "goal_is_place", False)
+    evaluation = Evaluation(EnvOptions(task="hover"), episodes=1)
+    evaluation.add("policy", lambda env: make_baseline("rrmc", env))
+    led = InteractiveControl(evaluation)
+    before = led.goal, led.frame.q
+    led.draw_goal()
+    assert led.goal_moves and not led.frame.handles
+    assert np.abs(led.goal - before[0]).max() > 1e-3 < np.abs(led.frame.q - before[1]).max()
 
 
 @pytest.mark.parametrize("sign, columns", [(1, 29), (-1, 27)])
@@ -119,7 +182,7 @@ def test_columns_that_are_not_observed_are_refused_before_training(hover, sign, 
 
     said = f"task 'Changed': observe returned 28 columns, list_columns declares {columns}"
     with pytest.raises(ConfigError, match=f"^{said}$"):
-        make_changed(hover, list_columns=list_columns)
+        make_changed(hover, {"list_columns": list_columns})
 
 
 def test_what_critics_alone_observe_has_as_many_columns_as_it_declares(hover):
@@ -129,7 +192,7 @@ def test_what_critics_alone_observe_has_as_many_columns_as_it_declares(hover):
     }
     said = "task 'Changed': observe_privileged returned 2 columns, list_privileged declares 3"
     with pytest.raises(ConfigError, match=f"^{said}$"):
-        make_changed(hover, **parts)
+        make_changed(hover, parts)
 
 
 @pytest.mark.parametrize("value, shape", [(torch.ones(4, 1), (4, 1)), (torch.ones(4, 3), (4, 3)), (1.0, ())])  # fmt: skip
@@ -142,7 +205,7 @@ def test_a_reward_term_that_is_not_one_number_an_arm_is_named_before_training(ho
 
     said = f"task 'Changed': reward term 'wide' must have shape (4,), got {shape}"
     with pytest.raises(ConfigError, match=f"^{re.escape(said)}$"):
-        make_changed(hover, compute_outcome=compute_outcome)
+        make_changed(hover, {"compute_outcome": compute_outcome})
 
 
 def test_a_measure_of_what_no_step_gives_is_named_before_training(hover):
@@ -152,8 +215,8 @@ def test_a_measure_of_what_no_step_gives_is_named_before_training(hover):
         "did you mean 'tcp_height'? valid choices: "
     )
     with pytest.raises(ConfigError, match=f"^{re.escape(said)}(.+)$") as caught:
-        make_changed(hover, measures=(wrong,))
-    env = make_changed(hover)
+        make_changed(hover, {"measures": (wrong,)})
+    env = make_changed(hover, {})
     info = env.step(torch.zeros(4, env.a_dim)).info
     series = {name for name in info if not name.startswith("reward/")}
     assert set(str(caught.value).removeprefix(said).split(", ")) == series

@@ -210,7 +210,7 @@ class ArmEnv:
     def _begin(self, count: int) -> ResetBatch:
         state, scene = self._episodes.draw(count)
         scene = self._plant.begin(self.model, state, scene)
-        measured = measured_scene(scene)
+        measured = measured_scene(scene, self.task.goal_is_place)
         # Some tasks plan while they sample their scenes.
         if measured is not scene or not scene.keys() >= set(self.task.plan_keys):
             scene = {**scene, **self.task.plan_episode(self.world, state, measured)}

@@ -32,9 +32,8 @@ def predict_command_start(
     """
     measured = disturbed.measure(world.model, true.state, true.scene)
     known = _rebuild_moment(task, world, true, measured, true.scene, true.steps)
-    known = replace(
-        known, scene=measured_scene(correct_held_cube(true.scene, known.tcp - true.tcp))
-    )
+    held = correct_held_cube(true.scene, known.tcp - true.tcp)
+    known = replace(known, scene=measured_scene(held, task.goal_is_place))
     for command, share in disturbed.iter_pending(true.scene):
         after = _step_nominal(task, world, known, command)
         if isinstance(share, Tensor):

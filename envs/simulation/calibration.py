@@ -34,12 +34,15 @@ def measured_tcp(T_be: Tensor, scene: Scene) -> Tensor:
     return measured
 
 
-def measured_scene(scene: Scene) -> Scene:
+def measured_scene(scene: Scene, goal_is_place: bool = True) -> Scene:
     """Return the scene as it is measured.
 
     Cubes, held ones too, are off by the camera's error; goals, cubes and obstacles are given in the
     frame of the assumed base. The table is where the base stands. What is felt has the errors of
     its sensor, see `ForceSensors`.
+
+    Args:
+        goal_is_place: see `Task`; goals that are none are known as they are.
     """
     if felt := measure_forces(scene):
         scene = {**scene, **felt}
@@ -47,7 +50,10 @@ def measured_scene(scene: Scene) -> Scene:
         # the camera's error is the same for all cubes
         cubes = [name for name in _CUBES if name in scene]
         scene = {**scene, **{name: scene[name] + scene["object_offset"] for name in cubes}}
-    return displace_scene(scene, scene["base_error"]) if "base_error" in scene else scene
+    if "base_error" not in scene:
+        return scene
+    displaced = displace_scene(scene, scene["base_error"])
+    return displaced if goal_is_place else {**displaced, "goal": scene["goal"]}
 
 
 def displace_scene(scene: Scene, T: Tensor) -> Scene:

@@ -17,6 +17,7 @@ from td3_robot.utils.legacy import find_old_names, keep_old_names
 
 Colour = tuple[float, float, float, float]  # red, green, blue, opacity in [0, 1]
 
+PLACES = (3, 7)  # sizes of goals: positions, and poses
 GOAL = (0.69, 0.15, 0.85, 1.0)  # no arm, hand, cube or obstacle looks like it
 OBSTACLE = (0.75, 0.2, 0.25, 0.55)
 WALL = (0.75, 0.2, 0.25, 0.25)  # so large that all else is behind it
@@ -63,8 +64,10 @@ class Shape(NamedTuple):
 
 def make_goal_shapes(goal: Tensor) -> list[Shape]:
     """Make the shapes of a goal in the base frame: a position (3,) [m], or a pose (7,) of position
-    and quaternion wxyz.
+    and quaternion wxyz; none of another size.
     """
+    if len(goal) not in PLACES:
+        return []
     return make_pose_shapes(make_pose(goal[:3], goal[3:]))[0 if len(goal) == 7 else 1 :]
 
 

@@ -110,6 +110,8 @@ class Task:
     measures: ClassVar[tuple[Measure, ...]] = ()
     # Parts of the scene that `observe` and `compute_outcome` depend on.
     memory_keys: ClassVar[tuple[str, ...]] = ("goal",)
+    # Whether goals are places in the base frame, (3,) or (7,); a wrong base displaces them.
+    goal_is_place: ClassVar[bool] = True
     # Parts of the scene, of floats, that `advance` computes from where the TCP is. They change
     # gradually, and latency compensation predicts them with the TCP.
     tcp_keys: ClassVar[tuple[str, ...]] = ()
@@ -308,7 +310,7 @@ class Task:
 
     def make_shapes(self, world: World, moment: Moment) -> list[Shape]:
         """List the shapes to draw around the first arm of a moment."""
-        return make_goal_shapes(moment.scene["goal"][0])
+        return make_goal_shapes(moment.scene["goal"][0]) if self.goal_is_place else []
 
     # Other goals
 

@@ -12,7 +12,7 @@ from envs.kinematics import fkine
 from envs.kinematics.inverse import solve_pose, spread_joints
 from envs.kinematics.pointing_down import solve_pointing_down
 from envs.kinematics.rotations import to_matrix, to_quaternion
-from envs.tasks.shapes import make_pose
+from envs.tasks.shapes import PLACES, make_pose
 from envs.tasks.task import Task
 from envs.world import Moment, World
 from td3_robot.errors import not_none
@@ -40,7 +40,10 @@ def list_handles(task: Task, moment: Moment) -> tuple[Handle, ...]:
     """List what can be moved around the first arm; a grasped cube cannot."""
     scene = moment.scene
     goal = scene["goal"][0]
-    found = [Handle(GOAL, make_pose(goal[:3], goal[3:]), _GOAL_SIZE, turns=len(goal) == 7)]
+    found = []
+    if task.goal_is_place and len(goal) in PLACES:
+        turns = len(goal) == 7
+        found = [Handle(GOAL, make_pose(goal[:3], goal[3:]), _GOAL_SIZE, turns)]
     for kind, name in _OBSTACLES.items():
         rows = scene[name][0] if name in scene else ()
         present = [

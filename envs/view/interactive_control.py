@@ -149,7 +149,7 @@ class InteractiveControl:
         self._restart_timer()
 
     def draw_goal(self) -> None:
-        """Draw a random goal for the arm where it is; for a moving goal, a new episode."""
+        """Draw a random goal for the arm where it is; or if it `goal_moves`, a new episode."""
         if self.goal_moves:
             self.draw_episode()
             return
@@ -232,8 +232,9 @@ class InteractiveControl:
 
     @property
     def goal_moves(self) -> bool:
-        """True if the goal moves by itself."""
-        return "goal_velocity" in self._start.scene
+        """True if the goal moves by itself, or is no place: nobody can drag it."""
+        handles = list_handles(self.task, self._start)
+        return "goal_velocity" in self._start.scene or all(x.name != GOAL for x in handles)
 
     @property
     def goal(self) -> np.ndarray:

@@ -94,7 +94,7 @@ class Panel(Controls):
         """Return goal [m, deg] and latency [ms] for the sliders."""
         goal = self._control.goal
         values = {**dict(zip(_AXES, goal)), _LATENCY: 1000.0 * self._control.latency}
-        if len(goal) == 7:
+        if len(goal) == 7 and not self._control.goal_moves:
             R = q2r(goal[3:])
             # keep the angles shown where they mean the same rotation
             shown = [self._shown.get(name, math.inf) for name in _ANGLES]
