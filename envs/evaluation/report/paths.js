@@ -96,7 +96,7 @@
       line(path.tcp, colour, path === picked ? 2.5 : 1.4, alpha);
       if (path.object) line(path.object, ink, 1.4, 0.6 * alpha);
       if (path.goal.length > 1) line(path.goal, ink, 1, 0.6 * alpha);
-      dot(path.goal[path.goal.length - 1], 4, colour, alpha, false);
+      if (path.goal[0].length) dot(path.goal[path.goal.length - 1], 4, colour, alpha, false);
       dot(path.tcp[path.tcp.length - 1], 2, colour, alpha, true);
     }
     if (picked !== null) obstacles(picked, ink);

@@ -29,13 +29,16 @@ class RecordingPolicy:
     def __call__(self, observation: Tensor) -> Tensor:
         """(B, o_dim) -> (B, a_dim)."""
         if not self._goals:
-            scene = self._env.moment.scene
+            scene = self._env.scene
             self.obstacles = {name: scene[name] for name in OBSTACLES if name in scene}
-        self._goals.append(self._env.goal[:, :3])
+        self._goals.append(self._env.goal[:, : 3 * self._env.task.goal_is_place])
         return self._policy(observation)
 
     def take_goals(self) -> Tensor:
-        """Return the goals (T, B, 3) of each step since the last call, base frame [m]."""
+        """Return the goals of each step since the last call in the base frame [m], (T, B, 3).
+
+        Goals that are no places are left out, (T, B, 0).
+        """
         goals = torch.stack(self._goals)
         self._goals.clear()
         return goals
@@ -48,7 +51,7 @@ class Trajectories:
     Attributes:
         alive: (T, E) bool, whether the step belongs to the episode.
         series: (T, E, ...) the `info` of `ArmEnv.step` after every step, reward terms excepted; and
-            `goal` (T, E, 3) [m] before it.
+            `goal` (T, E, 3) [m] before it, see `RecordingPolicy.take_goals`.
         obstacles: obstacles by their name in the scene, a row per episode.
     """
 

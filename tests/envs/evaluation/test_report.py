@@ -18,6 +18,7 @@ from envs.evaluation.report.failures import find_failures
 from envs.evaluation.report.tiles import render_tiles
 from envs.evaluation.summary import summarise_arm
 from envs.registry import make_task
+from envs.simulation.disturbances import Disturbances
 from envs.view.recording import find_chromium
 
 HORIZON = 60
@@ -44,6 +45,20 @@ def play(env, policy, seed: int) -> Trajectories:
 @pytest.fixture(scope="module")
 def env():
     return envs.make("panda", "reach", num_envs=6)
+
+
+def test_what_is_drawn_is_where_it_is_also_from_a_base_that_is_elsewhere(monkeypatch):
+    off = Disturbances(base_offset=0.1, base_turn=0.2)
+    env = envs.make("panda", "reach_avoid", num_envs=3, seed=1, disturbances=off)
+    drawn = play(env, lambda observation: torch.zeros(3, 7), 1)
+    env.reset(1)
+    for name, rows in drawn.obstacles.items():
+        assert torch.equal(rows, env.scene[name]) and not torch.equal(rows, env.moment.scene[name])
+    assert torch.equal(drawn.series["goal"][0], env.scene["goal"])
+    monkeypatch.setattr(type(env.task), "goal_is_place", False)
+    recorder = RecordingPolicy(lambda observation: torch.zeros(3, 7), env)
+    recorder(env.reset(1))
+    assert recorder.take_goals().shape == (1, 3, 0)
 
 
 @pytest.fixture(scope="module")
