@@ -245,7 +245,8 @@ def _refuse_changes(before: object, now: object, owner: str, why: str) -> None:
         fixed = item.metadata.get("fixed")
         old, new = (operator.attrgetter(name)(part) for part in (before, now))
         if fixed and (old != new if fixed is True else fixed(old) != fixed(new)):
-            raise ConfigError(f"{name} of {owner} is {reprlib.repr(old)}{why}")
+            shown = reprlib.repr(str(old) if isinstance(old, Path) else old)
+            raise ConfigError(f"{name} of {owner} is {shown}{why}")
 
 
 def _refuse_idle(config: Config, asked: Values, without_flags: Values | None = None) -> None:

@@ -291,9 +291,7 @@ class Collector:
         lost = []
         if state["replay"] is None:
             self._refill_until = self.env_steps + _REFILL_BATCHES * self._config.replay.batch_size
-            size = self._agent.communicator.size
-            until = f"step {size * self._refill_until} of {size * self._config.steps}"
-            lost = [f"a finished run keeps no replay: until {until} a new one is only collected"]
+            lost = [self._describe_refill()]
         else:
             self.replay.load_state_dict(state["replay"])
         self.observation = self._env.load_state_dict(state["env"])
@@ -301,6 +299,19 @@ class Collector:
             return lost
         self._begin_episodes()
         return [*lost, "the environments cannot be restored: new episodes begin"]
+
+    def _describe_refill(self) -> str:
+        """Describe until when a new replay is only collected, for all processes."""
+        size = self._agent.communicator.size
+        until = size * self._refill_until
+        steps = size * self._config.steps
+        described = f"until step {until} of {steps} a new one is only collected"
+        if until >= steps:
+            described = (
+                f"until step {until} a new one is only collected, so nothing is learned by step "
+                f"{steps}; raise --steps"
+            )
+        return f"a finished run keeps no replay: {described}"
 
     def _is_restored(self, saved: Tensor) -> bool:
         """Tell whether the environments continue from the saved observations."""

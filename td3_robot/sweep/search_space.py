@@ -18,6 +18,7 @@ from td3_robot.utils.yaml_file import read_mapping
 
 _OWN = frozenset(("run", "resume", "config", "seeds"))  # the sweep itself sets them
 _ENDS = {"low", "high"}
+_FOREIGN_ENDS = {"min", "max"}  # of other libraries' plans, no option is called so
 _FORM = (
     "a range is {low: 1e-4, high: 1e-2}, with log: true for even factors and whole: true for whole "
     "numbers"
@@ -252,7 +253,7 @@ def _flatten_options(options: dict, prefix: str = "") -> Iterator[tuple[str, Val
     for key, value in options.items():
         if value == {}:
             raise ConfigError(f"{prefix}{key} must have a value, got {{}}")
-        if isinstance(value, dict) and not _ENDS & value.keys():
+        if isinstance(value, dict) and not (_ENDS | _FOREIGN_ENDS) & value.keys():
             yield from _flatten_options(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}".replace("-", "_"), value  # as the command line takes it

@@ -48,6 +48,14 @@ def test_what_a_run_is_about_stays_so_when_it_is_resumed(name, value, before):
     assert get_refusal(parse_train, ["--resume", "mine", f"--{name}", str(value)]) == message
 
 
+@pytest.mark.parametrize("name", ["dataset", "replay.dataset"])
+def test_the_file_that_a_run_learns_from_is_named_as_its_user_writes_it(name):
+    Path("checkpoints/mine").mkdir(parents=True)
+    Path("checkpoints/mine/config.yaml").write_text(f"{name}: data/old.npz\n")
+    message = f"{name} of run 'mine' is 'data/old.npz' and stays so when it is resumed"
+    assert get_refusal(parse_train, ["--resume", "mine", f"--{name}", "new.npz"]) == message
+
+
 def test_a_run_is_found_by_its_name_beside_a_folder_with_a_file_for_it():
     for folder, steps in (("mine", 200), ("checkpoints/mine", 100)):
         Path(folder).mkdir(parents=True)

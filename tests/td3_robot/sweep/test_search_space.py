@@ -156,6 +156,11 @@ RANGE = {"td3.tau": {"low": 0.1, "high": 0.2}}
         ),
         ({"td3.tau": {"low": 0, "hihg": 1}}, {"trials": 1}, "td3.tau: a range is"),
         (
+            {"td3": {"tau": {"min": 0.1, "max": 0.2}}},
+            {"trials": 2},
+            "td3.tau: a range is .*; got {'max': 0.2, 'min': 0.1}",
+        ),
+        (
             {"td3.tau": {"low": 0, "high": 1, "log": True}},
             {"trials": 1},
             "td3.tau: .* must have low above 0, got 0",

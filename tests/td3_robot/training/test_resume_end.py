@@ -91,15 +91,25 @@ def test_a_resumed_run_waits_for_the_start_steps_of_now(tmp_path, train):
     assert second.agent.gradient_steps == (200 - 160) / 4
 
 
-@pytest.mark.parametrize("steps, updates", [(280, 0), (300, 5)])
-def test_a_finished_run_says_until_when_it_only_collects(tmp_path, train, capsys, steps, updates):
+@pytest.mark.parametrize(
+    "steps, updates, described",
+    [
+        (240, 0, "until step 280 a new one is only collected, so nothing is learned by step 240"),
+        (280, 0, "until step 280 a new one is only collected, so nothing is learned by step 280"),
+        (300, 5, "until step 280 of 300 a new one is only collected"),
+    ],
+)
+def test_a_finished_run_says_until_when_it_only_collects(
+    tmp_path, train, capsys, steps, updates, described
+):
     """It keeps no replay, and collects five batches of 16; one that ends there learns nothing."""
     before = train(tmp_path, steps=200).run()["gradient_steps"]
     assert resume(train(tmp_path, steps=200)) is True
     capsys.readouterr()
     longer = train(tmp_path, steps=steps)
     assert resume(longer) is False
-    assert f"until step 280 of {steps} a new one is only collected" in capsys.readouterr().out
+    remedy = "" if updates else "; raise --steps"
+    assert f"keeps no replay: {described}{remedy}\n" in capsys.readouterr().out
     assert longer.run()["gradient_steps"] == before + updates
 
 
