@@ -86,7 +86,7 @@ class ReplayConfig:
     prioritized: bool = False
     priority_alpha: float = option(0.6, SHARE, fixed=True, needs=(_PRIORITIES,))
     priority_beta: float = option(0.4, SHARE, needs=(_PRIORITIES,))
-    dataset: Path | None = option(None, fixed=True, needs=(_COLLECTING,))
+    dataset: Path | None = option(None, fixed=bool, needs=(_COLLECTING,))
     dataset_share: float = option(0.5, PART, fixed=True, needs=(_MIXED,))
     # on or off stays: with hindsight other rows are kept
     hindsight: str = option(
@@ -270,7 +270,7 @@ class Config:
         evaluation: The periodic evaluation.
     """
 
-    dataset: Path | None = option(None, fixed=True)
+    dataset: Path | None = option(None, fixed=bool)
     start_from: Path | None = option(None, fixed=True, basic=True)
     run: str | None = option(None, basic=True)
     seed: int = option(0, SEED, fixed=True, basic=True)

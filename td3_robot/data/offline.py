@@ -114,8 +114,8 @@ class Dataset:
         """
         if state.get("checksum", self._checksum) != self._checksum:  # older ones have none
             raise ConfigError(
-                f"dataset {str(self._path)!r} has changed since the run began; "
-                "restore the file, or train a new run"
+                f"dataset {str(self._path)!r} holds other transitions than those the run began with; "
+                "name their file, or train a new run"
             )
         restore_generator(self.generator, state["generator"])
         self.replay.sampler.load_state_dict(state["sampler"], self.replay.index_by_time())

@@ -48,11 +48,24 @@ def test_what_a_run_is_about_stays_so_when_it_is_resumed(name, value, before):
     assert get_refusal(parse_train, ["--resume", "mine", f"--{name}", str(value)]) == message
 
 
+def test_what_a_run_starts_from_is_named_as_its_user_writes_it():
+    Path("checkpoints/mine").mkdir(parents=True)
+    Path("checkpoints/mine/config.yaml").write_text("start_from: data/old\n")
+    message = "start_from of run 'mine' is 'data/old' and stays so when it is resumed"
+    assert get_refusal(parse_train, ["--resume", "mine", "--start_from", "new"]) == message
+
+
 @pytest.mark.parametrize("name", ["dataset", "replay.dataset"])
-def test_the_file_that_a_run_learns_from_is_named_as_its_user_writes_it(name):
+def test_the_file_that_a_run_learns_from_may_have_moved_but_is_still_one(name):
     Path("checkpoints/mine").mkdir(parents=True)
     Path("checkpoints/mine/config.yaml").write_text(f"{name}: data/old.npz\n")
+    config = parse_train(["--resume", "mine", f"--{name}", "new.npz"]).config
+    part = config.replay if name == "replay.dataset" else config
+    assert part.dataset == Path("new.npz")
     message = f"{name} of run 'mine' is 'data/old.npz' and stays so when it is resumed"
+    assert get_refusal(parse_train, ["--resume", "mine", f"--{name}", "null"]) == message
+    Path("checkpoints/mine/config.yaml").write_text("seed: 0\n")
+    message = f"{name} of run 'mine' is None and stays so when it is resumed"
     assert get_refusal(parse_train, ["--resume", "mine", f"--{name}", "new.npz"]) == message
 
 
