@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from td3_robot.deploy.errors import DeployError
+from td3_robot.deploy.numbers import read_number
 
 RAMP = 0.02  # [s] in which an arm without a published jerk limit may build up its acceleration
 TURN = 2.0 * np.pi  # [rad]
@@ -93,6 +94,7 @@ class Limits:
         Raises:
             DeployError: speed is not in (0, 1], or the margin leaves no room.
         """
+        speed = read_number("speed", speed)
         if not 0.0 < speed <= 1.0:
             raise DeployError(f"speed must be above 0 and at most 1, got {speed:g}")
         part = 1.0 - ROUNDING
