@@ -123,6 +123,33 @@ def test_a_goal_s_quaternion_is_a_unit_one(exported):
             command(*wrong)
 
 
+def test_both_quaternions_of_an_orientation_are_one_goal(exported):
+    policy = Policy.load(exported("reach_pose"))
+    state = (policy.robot.home, np.zeros(7), 0.04)
+    position = [0.4, 0.1, 0.4]
+    turned = np.array([0.2, -0.96, -0.1, -0.168])
+    turned = turned / np.linalg.norm(turned)
+    goal, other = (np.append(position, sign * turned) for sign in (1.0, -1.0))
+    seen = policy.observe(*state, goal=goal)
+    assert np.array_equal(policy.observe(*state, goal=other), seen)
+    assert np.array_equal(policy(*state, other), policy(*state, goal))
+    assert any(np.allclose(seen[k : k + 4], turned, atol=1e-6) for k in range(len(seen) - 3))
+
+
+def test_a_task_of_one_s_own_may_give_either_quaternion(exported):
+    """Its test vectors are compared as they are."""
+    path = exported("reach_pose")
+    policy = Policy.load(path)
+    vector = policy.metadata["test_vectors"][0]
+    state = policy._read_state(*map(vector.get, ("q", "qd", "gripper", "scene")))
+    vector["scene"]["goal"] = [*vector["scene"]["goal"][:3], *(-state[3]["goal"][3:]).tolist()]
+    state[3]["goal"] = np.array(vector["scene"]["goal"])
+    found = dict(zip(policy._outputs, policy._evaluate(policy._outputs, *state)))
+    vector["observation"] = found["observation"].tolist()
+    vector["qd_commanded"] = found["command"].tolist()
+    policy._replay(path)
+
+
 def test_a_file_that_is_there_stays_until_another_is_good(run1, tmp_path, monkeypatch):
     path = tmp_path / "policy.onnx"
     traced = onnx.load(str(run1))

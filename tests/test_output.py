@@ -1,5 +1,6 @@
 """A command whose output nobody takes ends with its own exit code, without a traceback."""
 
+import errno
 import json
 import os
 import subprocess
@@ -86,3 +87,21 @@ def test_an_evaluation_writes_its_results_with_a_closed_output(tmp_path):
     done = run(tmp_path, "evaluate.py", *line.split(), stderr=subprocess.PIPE, preexec_fn=close(1))
     assert (done.returncode, drop_progress(done.stderr)) == (0, "")
     assert json.loads((tmp_path / "r.json").read_text())["episodes"] == 5
+
+
+@pytest.mark.parametrize("output", ["--json=r.json", "--report=page"])
+def test_an_evaluation_that_cannot_write_its_results_shows_them(
+    tmp_path, in_process, monkeypatch, output
+):
+    """The disk has become full while it was measured."""
+
+    def fail(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    line = f"--checkpoint {ROOT / 'checkpoints/run1'} --episodes 5 --baseline="
+    monkeypatch.setattr("os.replace", fail)
+    code, out, err = in_process(tmp_path, "evaluate", *line.split(), output)
+    file = {"--json=r.json": "r.json", "--report=page": "page/index.html"}[output]
+    assert (code, err) == (2, f"error: cannot write '{file}': No space left on device\n")
+    assert "5 episodes" in out and "jerks over their limits" in out and "the report is" not in out
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

@@ -1,5 +1,6 @@
 """Picture files: PNG, GIF, videos, and folders of PNGs."""
 
+import contextlib
 import math
 import os
 import tempfile
@@ -35,6 +36,11 @@ def check_pictures(path: Path) -> None:
         raise ConfigError(
             f"cannot record to {str(path)!r}: folder {str(path.parent)!r} does not exist"
         )
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.lstat(path)
+    except OSError as error:  # its name is too long
+        raise ConfigError(f"cannot record to {str(path)!r}: {error.strerror}") from error
     taken = os.path.exists(path) if ending == _FOLDER else os.path.isdir(path)
     if taken or not os.access(path.parent, os.W_OK):
         raise ConfigError(
@@ -51,29 +57,40 @@ def write_pictures(path: Path, pictures: Iterable[np.ndarray], dt: float) -> Non
         path: as `check_pictures` takes it.
         pictures: at least one, (height, width, 3) uint8.
         dt: how long each is shown [s].
+
+    Raises:
+        ConfigError: they cannot be written, for example because the disk is full.
     """
     # ffmpeg may end later than this process: cleaning up may fail
     hidden: Any = {"prefix": ".", "dir": path.parent, "ignore_cleanup_errors": True}
-    with tempfile.TemporaryDirectory(**hidden) as folder:
-        partial = Path(folder, path.name)
-        _WRITERS[path.suffix.lower()](partial, iter(pictures), dt)
-        partial.replace(path)
+    try:
+        with tempfile.TemporaryDirectory(**hidden) as folder:
+            partial = Path(folder, path.name)
+            _WRITERS[path.suffix.lower()](partial, iter(pictures), dt)
+            partial.replace(path)
+    except OSError as error:
+        why = (
+            error.strerror or "not all of it was written; is the disk full?"
+        )  # ffmpeg says no more
+        raise ConfigError(f"cannot record to {str(path)!r}: {why}") from error
 
 
 def _write_png(path: Path, pictures: Iterator[np.ndarray], dt: float) -> None:
-    import imageio.v3 as iio
-
     for picture in pictures:
         last = picture
-    iio.imwrite(path, last)
+    path.write_bytes(_encode_png(last))
 
 
 def _write_folder(path: Path, pictures: Iterator[np.ndarray], dt: float) -> None:
-    import imageio.v3 as iio
-
     path.mkdir()
     for number, picture in enumerate(pictures):
-        iio.imwrite(path / f"{number:04}.png", picture)
+        (path / f"{number:04}.png").write_bytes(_encode_png(picture))
+
+
+def _encode_png(picture: np.ndarray) -> bytes:
+    import imageio.v3 as iio
+
+    return iio.imwrite("<bytes>", picture, extension=".png")  # type: ignore[return-value]
 
 
 def _write_gif(path: Path, pictures: Iterator[np.ndarray], dt: float) -> None:
@@ -134,6 +151,7 @@ def _sample_evenly(pixels: np.ndarray, count: int) -> np.ndarray:
 
 def _write_video(path: Path, pictures: Iterator[np.ndarray], dt: float) -> None:
     import imageio
+    import imageio_ffmpeg
 
     codec, options = _VIDEO[path.suffix.lower()]
     named = {
@@ -145,8 +163,16 @@ def _write_video(path: Path, pictures: Iterator[np.ndarray], dt: float) -> None:
     }
     with imageio.get_writer(path, **named) as video:
         writer: Any = video
+        count = 0
         for picture in pictures:
             writer.append_data(picture)
+            count += 1
+    try:  # imageio does not ask how ffmpeg has ended
+        is_whole = imageio_ffmpeg.count_frames_and_secs(path)[0] == count
+    except RuntimeError:
+        is_whole = False
+    if not is_whole:
+        raise OSError
 
 
 _VIDEO = {

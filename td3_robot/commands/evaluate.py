@@ -37,6 +37,7 @@ from td3_robot.utils.torch_import import import_torch
 
 if TYPE_CHECKING:
     from envs.evaluation import Evaluation
+    from envs.evaluation.report import ArmRun
     from td3_robot.td3.agent import TD3
     from td3_robot.training.verify import Finding
 
@@ -237,8 +238,6 @@ def write_figures(
     """Play all episodes, write recording, results and report, and print the table."""
     from envs.evaluation.report import read_log
     from envs.view.evaluation_view import record
-    from td3_robot.checkpoint.provenance import describe_code
-    from td3_robot.loggers.csv import read_curve
 
     run = read_log(flags.log, evaluation.env.robot.n) if flags.log else None
     if flags.record:  # before measuring, so that its errors come early
@@ -247,23 +246,45 @@ def write_figures(
     evaluation.play(keep=flags.report is not None)
     if flags.robustness:
         evaluation.play_robustness(flags.count_disturbed)
-    if flags.json:  # before the table, whose reader may have closed the pipe
+    failure = None
+    try:  # before the table, whose reader may have closed the pipe
+        write_results(evaluation, flags, argv, metadata, run)
+    except ConfigError as error:  # what was measured is shown all the same
+        failure = error
+    for line in (f"{flags.checkpoint}: {evaluation}", *notes):
+        say(line)
+    evaluation.print_table()
+    if failure is not None:
+        raise failure
+    if flags.report:
+        say(f"the report is {flags.report / 'index.html'}")
+
+
+def write_results(
+    evaluation: "Evaluation",
+    flags: EvaluateFlags,
+    argv: list[str],
+    metadata: dict[str, str],
+    run: "ArmRun | None",
+) -> None:
+    """Write the file of results and the report; `run` is that of a robot's log."""
+    from td3_robot.checkpoint.provenance import describe_code
+    from td3_robot.loggers.csv import read_curve
+
+    if flags.json:
         write_json(flags.json, metadata | evaluation.to_dict())
-    checkpoint = not_none(flags.checkpoint)
     if flags.report:
         now = datetime.datetime.now().astimezone().isoformat(" ", "minutes")
         command = shlex.join([*get_command_line("evaluate").split(), *argv])
         facts = metadata | {"command": command, "code": describe_code(), "date": now}
         flags.report.mkdir(exist_ok=True)
         page = evaluation.render_report(
-            facts, read_curve(checkpoint), lambda episode: format_replay(flags, episode), run
+            facts,
+            read_curve(not_none(flags.checkpoint)),
+            lambda episode: format_replay(flags, episode),
+            run,
         )
         write_text(flags.report / "index.html", page)
-    for line in (f"{checkpoint}: {evaluation}", *notes):
-        say(line)
-    evaluation.print_table()
-    if flags.report:
-        say(f"the report is {flags.report / 'index.html'}")
 
 
 def write_rollouts(

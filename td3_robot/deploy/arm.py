@@ -5,6 +5,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from td3_robot.deploy.errors import DeployError
+from td3_robot.deploy.numbers import read_number
 
 FELT = ("wrench", "joint_torque")  # what an arm may feel, inputs of policies
 
@@ -100,6 +101,11 @@ def read_state(arm: Arm) -> Reading | None:
             f"got {type(reading).__name__}"
         )
     measured = {"q": reading.q, "qd": reading.qd, **reading.felt}
+    gripper = reading.gripper
+    reading = reading._replace(
+        stamp=read_number("stamp of the arm's state", reading.stamp),
+        gripper=None if gripper is None else read_number("gripper of the arm's state", gripper),
+    )
     try:
         return reading._replace(**{name: np.asarray(x, float) for name, x in measured.items()})
     except (TypeError, ValueError):

@@ -11,6 +11,7 @@ import numpy as np
 
 from td3_robot.deploy.errors import DeployError, OldExport, explain_export
 from td3_robot.deploy.legacy import keep_old_names
+from td3_robot.deploy.numbers import read_numbers
 from td3_robot.deploy.planning import is_at_corner, make_planner
 from td3_robot.deploy.robot.description import Robot
 from td3_robot.deploy.robot.obstacles import move_obstacles, spread_obstacles
@@ -32,7 +33,6 @@ OBSERVATION_TOLERANCE = 1e-4
 COMMAND_TOLERANCE = 1e-3
 ARM = ("q", "qd", "gripper")  # inputs that are no part of a scene
 CLOCK = "clock"  # input of policies that go by the time since they began
-_LARGEST = 3e38  # of the numbers that a graph of float32 takes
 
 
 @keep_old_names(sent="record_command")
@@ -166,7 +166,7 @@ class Policy:
         Raises:
             DeployError: something, or the answer, is missing, of another shape or not finite.
         """
-        at = None if at is None else _read_numbers("at", at, (1,)).item()
+        at = None if at is None else read_numbers("at", at, (1,)).item()
         scene |= {} if goal is None else {"goal": goal}
         if CLOCK in self.scene and CLOCK not in scene:
             scene[CLOCK] = self._read_clock(at)
@@ -200,10 +200,10 @@ class Policy:
             DeployError: they are no such numbers.
         """
         opening = self.opening if opening is None else opening
-        command = _read_numbers("what was sent", qd, (self.robot.limits.n,))
+        command = read_numbers("what was sent", qd, (self.robot.limits.n,))
         if self._moves_gripper:
             grip = 1.0 if opening is None else opening
-            command = np.append(command, _read_numbers("opening", grip, (1,)))
+            command = np.append(command, read_numbers("opening", grip, (1,)))
         self._compensator.record_command(command, self._now)
 
     def observe(self, q, qd, gripper, **scene) -> np.ndarray:
@@ -272,7 +272,7 @@ class Policy:
             raise DeployError(self._explain_scene(set(scene), needed))
         shapes = {"q": (self.robot.limits.n,), "qd": (self.robot.limits.n,), **self.scene}
         given = {
-            name: _read_numbers(name, value, shapes[name])
+            name: read_numbers(name, value, shapes[name])
             for name, value in {"q": q, "qd": qd, **scene}.items()
         }
         if "goal" in given and given["goal"].size == POSE:
@@ -285,7 +285,7 @@ class Policy:
     def _read_gripper(self, gripper) -> float:
         """Return the driver coordinate; one that is not known, and stays, is that of training."""
         if gripper is not None:
-            return _read_numbers("gripper", gripper, (1,)).item()
+            return read_numbers("gripper", gripper, (1,)).item()
         if self._moves_gripper:
             raise DeployError("gripper is missing: the policy moves it and has to know where it is")
         return self.metadata["test_vectors"][0]["gripper"]
@@ -311,6 +311,8 @@ class Policy:
         speed = self.robot.limits.velocity
         for number, vector in enumerate(vectors):
             state = self._read_state(vector["q"], vector["qd"], vector["gripper"], vector["scene"])
+            for name in {"goal"} & set(vector["scene"]):  # as the task gave it, of whatever sign
+                state[3][name] = np.array(vector["scene"][name])
             found = dict(zip(self._outputs, self._evaluate(self._outputs, *state)))
             expected = np.array(vector["observation"])
             seen_error = np.abs(found["observation"] - expected) / np.maximum(np.abs(expected), 1.0)
@@ -365,29 +367,14 @@ def _step_scene(session, given: dict) -> dict[str, np.ndarray]:
     return dict(zip(names, session.run(None, inputs)))
 
 
-def _read_numbers(name: str, value, shape: tuple[int, ...]) -> np.ndarray:
-    """Return a value as numbers of a shape, a single one as (1,), for a graph of float32.
-
-    Raises:
-        DeployError: it is no such numbers.
-    """
-    try:
-        numbers = np.atleast_1d(np.asarray(value, float))
-    except (TypeError, ValueError):
-        numbers = None
-    if numbers is None or numbers.shape != shape or not (np.abs(numbers) < _LARGEST).all():
-        size = " x ".join(map(str, shape))
-        what = "a finite number" if shape == (1,) else f"{size} finite numbers"
-        got = value if numbers is None else numbers.tolist()
-        raise DeployError(f"{name} must be {what} below {_LARGEST:g}, got {got}")
-    return numbers
-
-
 def normalize_pose(goal: np.ndarray) -> np.ndarray:
-    """Return a position [m] and a unit quaternion, wxyz, from one that is nearly one."""
+    """Return a position [m] and a unit quaternion, wxyz, from one that is nearly one.
+
+    Of the two quaternions of an orientation it is that of the policy's training, with w >= 0.
+    """
     length = np.linalg.norm(goal[3:])
     if abs(length - 1.0) > NEARLY:
         raise DeployError(
             f"goal must be a position and a unit quaternion w,x,y,z, got one of length {length:.3g}"
         )
-    return np.concatenate((goal[:3], goal[3:] / length))
+    return np.concatenate((goal[:3], goal[3:] / (-length if goal[3] < 0.0 else length)))

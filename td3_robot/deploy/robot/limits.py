@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from td3_robot.deploy.errors import DeployError
+from td3_robot.deploy.numbers import read_number
 
 RAMP = 0.02  # [s] in which an arm without a published jerk limit may build up its acceleration
 TURN = 2.0 * np.pi  # [rad]
@@ -34,18 +35,23 @@ class Limits:
     curve: np.ndarray | None = None
 
     def __post_init__(self):
+        for name, value in list(vars(self).items()):
+            if value is not None:
+                object.__setattr__(self, name, _read_limit(name, value))
         shapes = {
             name: np.shape(getattr(self, name))
             for name in ("lower", "upper", "velocity", "acceleration", "jerk")
         }
         if len(set(shapes.values())) != 1 or len(shapes["lower"]) != 1:
             raise DeployError(f"limits must all have shape (n,), got {shapes}")
-        if not (np.asarray(self.lower) < self.upper).all():
+        if self.curve is not None and self.curve.shape != (2, 3, self.n):
+            raise DeployError(f"curve must have shape (2, 3, {self.n}), got {self.curve.shape}")
+        if not (self.lower < self.upper).all():
             raise DeployError(
                 f"lower limits must be below upper ones, got {self.lower} and {self.upper}"
             )
         for name in ("velocity", "acceleration", "jerk"):
-            value = np.asarray(getattr(self, name))
+            value = getattr(self, name)
             if not ((value > 0) & np.isfinite(value)).all():
                 raise DeployError(
                     f"{name} limits must be positive and finite, got {value.tolist()}"
@@ -93,6 +99,7 @@ class Limits:
         Raises:
             DeployError: speed is not in (0, 1], or the margin leaves no room.
         """
+        speed = read_number("speed", speed)
         if not 0.0 < speed <= 1.0:
             raise DeployError(f"speed must be above 0 and at most 1, got {speed:g}")
         part = 1.0 - ROUNDING
@@ -106,6 +113,13 @@ class Limits:
             jerk=self.jerk * part,
             curve=curve,
         )
+
+
+def _read_limit(name: str, value: object) -> np.ndarray:
+    try:
+        return np.asarray(value, float)
+    except (TypeError, ValueError):
+        raise DeployError(f"{name} limits must be numbers, got {value!r}") from None
 
 
 def clamp(x: np.ndarray, low: np.ndarray | float, high: np.ndarray) -> np.ndarray:

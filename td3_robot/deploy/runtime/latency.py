@@ -7,6 +7,7 @@ import numpy as np
 
 from td3_robot.deploy.arm import Arm, Reading, read_state
 from td3_robot.deploy.errors import DeployError
+from td3_robot.deploy.numbers import read_number
 from td3_robot.deploy.robot.description import Robot
 from td3_robot.deploy.safety.safety_filter import SafetyFilter
 from td3_robot.deploy.safety.watchdog import Watchdog
@@ -41,8 +42,12 @@ def measure_latency(
         DeployError: an argument cannot be, no state comes or one that cannot be, the arm cannot
             start where it is, the speed cannot be held there, or the joint does not follow.
     """
-    if joint not in range(robot.limits.n):
+    joint_number = read_number("joint", joint)
+    if joint_number not in range(robot.limits.n):
         raise DeployError(f"joint must be one of 0 to {robot.limits.n - 1}, got {joint}")
+    joint = int(joint_number)
+    speed = read_number("speed", speed)
+    seconds = read_number("seconds", seconds)
     if not 0 < speed < np.inf:
         raise DeployError(f"speed must be above 0, since the joint is moved up, got {speed:g}")
     if not 0 < seconds < np.inf:

@@ -14,6 +14,7 @@ import numpy as np
 
 from td3_robot.deploy.errors import DeployError
 from td3_robot.deploy.legacy import keep_old_names
+from td3_robot.deploy.numbers import read_number, read_numbers
 from td3_robot.deploy.robot.description import Robot
 from td3_robot.deploy.robot.limits import clamp
 from td3_robot.deploy.safety.stop_trajectory import find_stopping_speed
@@ -48,12 +49,12 @@ def check_latency(seconds: float) -> float:
         DeployError: it is not from 0 to `LONGEST`.
     """
     try:
-        known = bool(0.0 <= seconds <= LONGEST)
-    except (TypeError, ValueError):  # no number, or several
-        known = False
-    if not known:
+        number = read_number("latency", seconds)
+    except DeployError:
+        number = np.nan
+    if not 0.0 <= number <= LONGEST:
         raise DeployError(f"latency must be from 0 to {LONGEST:g} s, got {seconds}")
-    return float(seconds)
+    return number
 
 
 @keep_old_names(sent="record_command")
@@ -69,13 +70,15 @@ class LatencyCompensator:
         memory: how long commands are kept [s].
 
     Raises:
-        DeployError: the latency is not from 0 to `LONGEST`.
+        DeployError: the latency is not from 0 to `LONGEST`, or the rate is not positive.
     """
 
     def __init__(self, robot: Robot, latency: float, rate: float):
         self.robot = robot
         self.latency = check_latency(latency)
-        self.rate = rate
+        self.rate = read_number("rate", rate)
+        if not 0.0 < self.rate < np.inf:
+            raise DeployError(f"rate must be positive, got {self.rate:g}")
         self.memory = self.latency + KEPT
         self.reset()
 
@@ -98,12 +101,12 @@ class LatencyCompensator:
                 them, 1 is open.
 
         Raises:
-            DeployError: the command is no such numbers.
+            DeployError: the command is no such numbers, or the time is none.
         """
-        command = np.array(command, float)
         n = self.robot.limits.n
-        if command.shape not in ((n,), (n + 1,)) or not np.isfinite(command).all():
-            raise DeployError(f"what was sent must be {n} finite numbers, got {command.tolist()}")
+        size = n + 1 if np.shape(command) == (n + 1,) else n
+        command = read_numbers("what was sent", command, (size,)).copy()
+        now = read_numbers("now", now, (1,)).item()
         while self._sent and self._sent[-1][0] >= now:
             self._sent.pop()
         if not self._sent:
@@ -134,7 +137,15 @@ class LatencyCompensator:
 
         Returns:
             q, qd and gripper at that time.
+
+        Raises:
+            DeployError: the state is no such numbers, or a time is none.
         """
+        n = self.robot.limits.n
+        q = read_numbers("q", q, (n,))
+        qd = read_numbers("qd", qd, (n,))
+        now = read_numbers("now", now, (1,)).item()
+        age = read_numbers("age", age, (1,)).item()
         if self._sent and self.latency + age > 0.0:
             for command, share in self._iter_pending(now, self.latency + age):
                 q_before = q

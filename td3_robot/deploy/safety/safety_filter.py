@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from td3_robot.deploy.errors import DeployError
+from td3_robot.deploy.numbers import read_number, read_numbers
 from td3_robot.deploy.robot.description import Robot
 from td3_robot.deploy.robot.obstacles import Obstacles
 from td3_robot.deploy.safety.joint_limiter import (
@@ -87,6 +88,15 @@ class SafetyFilter:
         tcp_speed: float | None = None,
         obstacles: Obstacles | None = None,
     ):
+        if not isinstance(robot, Robot):
+            raise DeployError(
+                f"robot must be a Robot, got {robot!r}: SafetyFilter.for_robot takes a name"
+            )
+        rate = read_number("rate", rate)
+        command_rate = read_number("command_rate", command_rate)
+        margin = read_number("margin", margin)
+        clearance = read_number("clearance", clearance)
+        tcp_speed = None if tcp_speed is None else read_number("tcp_speed", tcp_speed)
         if not (0 < command_rate <= rate < np.inf):
             raise DeployError(
                 f"rates must be 0 < command_rate <= rate, got {command_rate:g} and {rate:g}"
@@ -127,6 +137,10 @@ class SafetyFilter:
             raise DeployError(
                 f"robot {self.robot.name!r} has no capsules, so obstacles cannot be avoided"
             )
+        if not isinstance(obstacles, Obstacles | None):
+            raise DeployError(
+                f"obstacles must be Obstacles(spheres=..., boxes=..., walls=...), got {obstacles!r}"
+            )
         self._obstacles = (obstacles or Obstacles()).check_standing()
 
     @property
@@ -144,14 +158,8 @@ class SafetyFilter:
                 in words.
         """
         none = np.zeros(self.limits.n)
-        start = State(
-            *(none if value is None else np.array(value, float) for value in (q, qd, qdd))
-        )
-        for name, value in zip(("q", "qd", "qdd"), start):
-            if value.shape != (self.limits.n,) or not np.isfinite(value).all():
-                raise DeployError(
-                    f"{name} must be {self.limits.n} finite numbers, got {value.tolist()}"
-                )
+        given = {"q": q, "qd": none if qd is None else qd, "qdd": none if qdd is None else qdd}
+        start = State(*(read_numbers(name, x, none.shape).copy() for name, x in given.items()))
         plans, can_stop = plan_joint_stop(start, self.h, self.limits)
         if not can_stop.all():
             joint = int(np.argmin(can_stop))

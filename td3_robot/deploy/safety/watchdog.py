@@ -8,6 +8,7 @@ jump (`time.monotonic`).
 import numpy as np
 
 from td3_robot.deploy.errors import DeployError
+from td3_robot.deploy.numbers import read_number
 from td3_robot.deploy.safety.safety_filter import SafetyFilter
 
 # times its velocity limit that a joint may seem to move, since positions are measured and times are
@@ -43,19 +44,14 @@ class Watchdog:
         command_age: float | None = None,
         following: float = 0.1,
     ):
+        if not isinstance(safe, SafetyFilter):
+            raise DeployError(f"safe must be a SafetyFilter, got {safe!r}")
         if command_age is None:
             command_age = max(LEAST_COMMAND_AGE, PERIODS / safe.command_rate)
-        for name, value in (
-            ("state_age", state_age),
-            ("command_age", command_age),
-            ("following", following),
-        ):
-            if not 0 < value < np.inf:
-                raise DeployError(f"{name} must be positive, got {value:g}")
         self.safe = safe
-        self.state_age = state_age
-        self.command_age = command_age
-        self.following = following
+        self.state_age = _read_positive("state_age", state_age)
+        self.command_age = _read_positive("command_age", command_age)
+        self.following = _read_positive("following", following)
         self._fastest = safe.robot.limits.velocity
         self.reason = ""
         self._forget()
@@ -110,6 +106,8 @@ class Watchdog:
         """Return what cannot be true of a state, or an empty string."""
         limits = self.safe.robot.limits
         state = self.safe.state
+        if not _is_finite(stamp):
+            return f"the arm reports a state whose time is no finite number, but {stamp!r}"
         for name, value in (("position", q), ("velocity", qd)):
             if not self._is_numeric(value):
                 return f"the arm reports a {name} that is no number for each of {limits.n} joints"
@@ -150,13 +148,17 @@ class Watchdog:
             return self.trip(
                 f"the policy's command is no number for each of {len(self._fastest)} joints"
             )
+        if not _is_finite(stamp):
+            return self.trip(
+                f"the policy's command is of a time that is no finite number, but {stamp!r}"
+            )
         if stamp >= self._commanded:
             self._command = np.array(qd, float)
             self._commanded = stamp
 
     def __call__(self, now: float) -> np.ndarray:
         """Return the velocities to send (n,) [rad/s or m/s]; once tripped, those of a stop."""
-        if not np.isfinite(now):  # no age would ever be too great
+        if not _is_finite(now):  # no age would ever be too great
             self.trip(f"the time is no finite number, but {now}")
             return self.safe.brake()
         for who, what, age, most in (
@@ -181,3 +183,18 @@ class Watchdog:
     def at_rest(self) -> bool:
         """True if all sent velocities are zero."""
         return not self.safe.state.v.any()
+
+
+def _is_finite(time: object) -> bool:
+    """Return whether a time is a finite number."""
+    try:
+        return bool(np.isfinite(read_number("time", time)))
+    except DeployError:
+        return False
+
+
+def _read_positive(name: str, value: object) -> float:
+    number = read_number(name, value)
+    if not 0 < number < np.inf:
+        raise DeployError(f"{name} must be positive, got {number:g}")
+    return number

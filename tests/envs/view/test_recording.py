@@ -1,6 +1,8 @@
 """Pictures and videos, drawn by a real Chromium."""
 
 import math
+import re
+import resource
 import sys
 from itertools import product
 
@@ -99,6 +101,7 @@ def test_what_cannot_be_recorded_is_said_before_anything_is_drawn(robot, tmp_pat
         (tmp_path / "a.avi", SIZE, "valid choices: .gif, .mp4, .png, .webm, a folder's name"),
         (tmp_path, SIZE, "it exists"),
         (tmp_path / "nowhere" / "a.png", SIZE, "does not exist"),
+        (tmp_path / f"{'a' * 252}.png", SIZE, "File name too long"),
         (tmp_path / "a.png", (321, 240), "even"),
     ]:
         with pytest.raises(ConfigError, match=named):
@@ -139,6 +142,23 @@ def test_a_failure_leaves_no_file(tmp_path, ending):
     with pytest.raises(ConfigError, match="of a frame"):
         write_pictures(tmp_path / f"film{ending}", failing(), dt=0.05)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("ending", [".png", ".gif", ".mp4", ".webm", ""])
+def test_a_disk_that_is_full_is_told_of_and_a_former_file_stays(tmp_path, ending):
+    noise = np.random.default_rng(0).integers(0, 256, (20, 128, 128, 3), dtype=np.uint8)
+    path = tmp_path / f"film{ending}"
+    if ending:
+        path.write_text("the former one")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (9_000, limits[1]))  # [bytes]
+    try:
+        with pytest.raises(ConfigError, match=f"^cannot record to '{re.escape(str(path))}': "):
+            write_pictures(path, noise, dt=0.05)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(tmp_path.iterdir()) == ([path] if ending else [])
+    assert not ending or path.read_text() == "the former one"
 
 
 def test_missing_chromium_is_named(robot, tmp_path, monkeypatch):

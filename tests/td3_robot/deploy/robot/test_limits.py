@@ -1,9 +1,11 @@
 """What a joint may do, and libfranka's figures for the FR3."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from td3_robot.deploy import DeployError
+from td3_robot.deploy import DeployError, Robot, SafetyFilter
 from td3_robot.deploy.robot.limits import FR3, Limits
 
 
@@ -54,3 +56,38 @@ def test_an_unknown_jerk_is_one_that_builds_the_acceleration_up_in_20_ms():
         {"position": [[-1], [1]], "velocity": [1], "acceleration": [5], "jerk": None}
     )
     assert limits.jerk == pytest.approx(250)
+
+
+LISTS = dict(
+    lower=[-1, -1], upper=[1, 1], velocity=[1, 1], acceleration=[5, 5], jerk=[100.0, 100.0]
+)
+
+
+MOTION = ([1] * 7, [5] * 7, [100] * 7)  # velocities, accelerations, jerks
+
+
+def test_limits_may_be_lists():
+    of_lists = Limits(**LISTS, curve=np.ones((2, 3, 2)).tolist()).narrow(0.5, 0.1)
+    of_arrays = Limits(
+        **{name: np.array(value, float) for name, value in LISTS.items()}, curve=np.ones((2, 3, 2))
+    ).narrow(0.5, 0.1)
+    for name, value in vars(of_arrays).items():
+        assert np.array_equal(getattr(of_lists, name), value), name
+    panda = Robot.load("panda")
+    own = Limits([-2.8] * 3 + [-3.0, -2.8, 0.0, -2.8], [2.8] * 3 + [-0.1, 2.8, 3.7, 2.8], *MOTION)
+    safe = SafetyFilter(replace(panda, limits=own))
+    safe.reset(panda.home)
+    assert (safe(np.ones(7)) > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (dict(upper=["far", "away"]), "upper limits must be numbers, got "),
+        (dict(curve="steep"), "curve limits must be numbers, got 'steep'"),
+        (dict(curve=[[1.0]]), r"curve must have shape \(2, 3, 2\), got \(1, 1\)"),
+    ],
+)
+def test_limits_that_are_no_numbers_are_refused_by_their_name(change, message):
+    with pytest.raises(DeployError, match=f"^{message}"):
+        Limits(**(LISTS | change))

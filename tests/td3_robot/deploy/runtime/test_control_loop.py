@@ -3,6 +3,7 @@ which it ends.
 """
 
 import errno
+import re
 import sys
 import time
 from pathlib import Path
@@ -121,6 +122,24 @@ def test_an_arm_may_report_lists_and_what_is_no_number_ends_it():
     arm = Listing()
     told = ended(arm, Mind(), started(arm), seconds=60.0, estimate=lambda seconds: None)
     assert told.startswith("the arm reports what are no numbers: {'q': 'home'")
+    assert arm.stopped and not arm.qd.any() and (arm.q > PANDA.home).all()
+
+
+@pytest.mark.parametrize("wrong", [{"stamp": None}, {"stamp": "12:00"}, {"gripper": "open"}])
+def test_a_time_or_a_gripper_that_is_no_number_is_named_and_brakes_the_arm(wrong):
+    class Wrong(Arm):
+        def read(self):
+            return super().read()._replace(**wrong)
+
+    told = f"^{min(wrong)} of the arm's state must be a number, got {min(wrong.values())!r}"
+    with pytest.raises(DeployError, match=told):
+        started(Wrong())
+    arm = Arm()
+    watch = started(arm)
+    right = arm.read
+    arm.read = lambda: right()._replace(**(wrong if arm.sent > 20 else {}))
+    end = ended(arm, Mind(), watch, seconds=60.0, latency=0.02)
+    assert re.match(told, end) and arm.sent > 21
     assert arm.stopped and not arm.qd.any() and (arm.q > PANDA.home).all()
 
 

@@ -491,7 +491,10 @@ def test_an_arm_that_says_nothing_is_told_of(arms, monkeypatch):
         measure_latency(arm, PANDA)
 
 
-@pytest.mark.parametrize("wrong", [{"speed": -0.1}, {"speed": 0.0}, {"seconds": 0.0}, {"joint": 7}])
+WRONG = [("speed", -0.1), ("speed", 0.0), ("speed", "1"), ("seconds", 0.0), ("joint", 7)]
+
+
+@pytest.mark.parametrize("wrong", [{name: value} for name, value in WRONG])
 def test_a_motion_that_measures_no_latency_is_refused_before_it_begins(wrong):
     with pytest.raises(DeployError, match=f"^{min(wrong)} must be "):
         measure_latency(None, PANDA, **wrong)

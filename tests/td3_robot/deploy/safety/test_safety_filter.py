@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from td3_robot.deploy import DeployError, Obstacles, Robot, SafetyFilter
 from td3_robot.deploy.robot.capsules import Capsules
@@ -155,6 +156,33 @@ def test_values_that_cannot_be_are_refused():
 def test_no_room_is_less_than_none(name, value):
     with pytest.raises(DeployError, match=f"{name} must be 0 or more"):
         SafetyFilter(PANDA, **{name: value})
+
+
+NO_NUMBERS = ["0.5", [0.5], None, np.array([0.5, 0.5]), True]
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS)
+@pytest.mark.parametrize("name", ["rate", "command_rate", "speed", "margin", "clearance"])
+def test_an_option_that_is_no_number_is_refused_by_its_name(name, value):
+    with pytest.raises(DeployError, match=f"^{name} must be a number, got "):
+        SafetyFilter(PANDA, **{name: value})
+
+
+def test_numbers_of_other_kinds_are_numbers():
+    safe = SafetyFilter(PANDA, np.array(500.0), np.array([20]), tcp_speed=torch.tensor(0.5))
+    assert (safe.h, safe.command_rate, safe.tcp_speed) == (0.002, 20.0, 0.5)
+
+
+def test_what_is_no_arm_no_obstacles_or_no_place_is_refused_in_words():
+    with pytest.raises(DeployError, match="^robot must be a Robot, got 'panda': .*for_robot takes"):
+        SafetyFilter("panda")
+    for other in (BALL, {"spheres": BALL}, np.zeros((1, 4)), []):
+        with pytest.raises(DeployError, match="^obstacles must be Obstacles"):
+            SafetyFilter(PANDA, obstacles=other)
+    safe = SafetyFilter.for_robot("puma560")  # which may start at zero, but is not said to be there
+    for place in (None, "home", ["a"] * 6, np.zeros(7)):
+        with pytest.raises(DeployError, match="^q must be 6 finite numbers"):
+            safe.reset(place)
 
 
 def test_a_ground_that_is_no_height_is_refused():

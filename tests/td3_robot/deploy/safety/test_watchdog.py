@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from td3_robot.deploy import Robot, SafetyFilter, Watchdog
+from td3_robot.deploy import DeployError, Robot, SafetyFilter, Watchdog
 
 PANDA = Robot.load("panda")
 SPEED = np.full(7, 0.2)
@@ -140,6 +140,33 @@ def test_a_clock_that_tells_no_time_stops_the_arm(now):
     for _ in range(300):
         qd = arm.watch(now)
     assert arm.watch.at_rest and not qd.any()
+
+
+@pytest.mark.parametrize("time", [None, "12:00", np.nan, [1.0], np.zeros(2)])
+def test_a_time_that_is_no_number_stops_the_arm_whosever_it_is(time):
+    calls = (
+        (lambda watch, q, qd: watch.see(q, qd, time), "the arm reports a state whose time"),
+        (lambda watch, q, qd: watch.command(qd, time), "the policy's command is of a time"),
+        (lambda watch, q, qd: watch(time), "the time"),
+    )
+    for call, reason in calls:
+        arm = moving()
+        call(arm.watch, arm.q, arm.qd)
+        assert arm.watch.reason.startswith(f"{reason} ")
+        assert "is no finite number" in arm.watch.reason
+        for _ in range(300):
+            qd = arm.watch(arm.now)
+        assert not qd.any()
+
+
+@pytest.mark.parametrize("name", ["state_age", "command_age", "following"])
+def test_an_option_that_is_no_number_is_refused_by_its_name(name):
+    safe = SafetyFilter(PANDA)
+    for value in ("0.1", [0.1], np.array([0.1, 0.1]), True):
+        with pytest.raises(DeployError, match=f"^{name} must be a number, got "):
+            Watchdog(safe, **{name: value})
+    with pytest.raises(DeployError, match="^safe must be a SafetyFilter, got "):
+        Watchdog(PANDA)
 
 
 def test_a_stop_without_a_reason_is_a_stop():
