@@ -39,8 +39,9 @@ def check_pictures(path: Path) -> None:
     try:
         with contextlib.suppress(FileNotFoundError):
             os.lstat(path)
-    except OSError as error:  # its name is too long
-        raise ConfigError(f"cannot record to {str(path)!r}: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # its name is too long, or no name
+        reason = getattr(error, "strerror", error)
+        raise ConfigError(f"cannot record to {str(path)!r}: {reason}") from error
     taken = os.path.exists(path) if ending == _FOLDER else os.path.isdir(path)
     if taken or not os.access(path.parent, os.W_OK):
         raise ConfigError(

@@ -114,7 +114,7 @@ class Dataset:
         """
         if state.get("checksum", self._checksum) != self._checksum:  # older ones have none
             raise ConfigError(
-                f"dataset {str(self._path)!r} holds other transitions than those the run began with; "
+                f"dataset {str(self._path)!r} holds other transitions than the run began with; "
                 "name their file, or train a new run"
             )
         restore_generator(self.generator, state["generator"])

@@ -102,7 +102,7 @@ def test_a_run_does_not_go_on_with_other_transitions_in_its_file(
     train(tmp_path / "run", **options).run()
     other = collect(homewards, point_env(8, 0), steps, seed=1, noise=0.3)
     save_dataset(dataset, other._replace(reward=other.reward + 1.0))
-    with pytest.raises(ConfigError, match="data.npz' holds other transitions than those the run"):
+    with pytest.raises(ConfigError, match="data.npz' holds other transitions than the run"):
         train(tmp_path / "run", **options).resume()
 
 
