@@ -12,6 +12,7 @@ import numpy as np
 from td3_robot.deploy.arm import Arm, Reading, read_state
 from td3_robot.deploy.errors import DeployError, summarize
 from td3_robot.deploy.legacy import find_moved
+from td3_robot.deploy.numbers import read_number
 from td3_robot.deploy.runtime.latency_compensation import LatencyCompensator
 from td3_robot.deploy.runtime.latency_estimator import LatencyEstimator
 from td3_robot.deploy.runtime.motion_log import Log
@@ -72,8 +73,7 @@ def run_control_loop(
         latency: from sending a velocity to a state that shows its effect [s]; the policy is asked
             about the state that its answer will meet, which follows from what was sent.
         estimate: called at the end with the latency that was estimated from the arm's motion [s].
-            The loop compensates the estimate, whose first guess is `latency`. None: `latency` is
-            known.
+            The loop compensates it, beginning with `latency`. None: `latency` is known.
         pressed: whether the operator wants it to stop.
         send: whether velocities really go to the arm.
 
@@ -81,14 +81,14 @@ def run_control_loop(
         Why it ended, in one line.
 
     Raises:
-        DeployError: the latency is not from 0 to `LONGEST`; the arm is stopped as well.
+        DeployError: an argument is out of its range; the arm is stopped as well.
     """
     newest = None  # reading
     felt_at_rest = None
     printed_at = -np.inf
-    stopping = _Stop(arm)
-    with stopping:
+    with _Stop(arm) as stopping:
         tick = 1.0 / arm.rate
+        _require_positive(policy_rate=policy_rate, speed=speed, seconds=seconds)
         compensator = LatencyCompensator(watch.safe.robot, latency, arm.rate)
         estimator = LatencyEstimator(compensator, speed) if estimate else None
         started = received_at = next_tick = next_question = time.monotonic()
@@ -130,6 +130,12 @@ def run_control_loop(
     return "; ".join(filter(None, (watch.reason, stopping.failure)))
 
 
+def _require_positive(**given: float) -> None:
+    for name, value in given.items():
+        if not read_number(name, value) > 0.0:
+            raise DeployError(f"{name} must be positive, got {value}")
+
+
 class _Stop:
     """A block that stops the arm however it ends; an error that ended it is raised all the same.
 
@@ -141,8 +147,8 @@ class _Stop:
         self._arm = arm
         self.failure = ""
 
-    def __enter__(self) -> None:
-        pass
+    def __enter__(self) -> "_Stop":
+        return self
 
     def __exit__(self, *_) -> None:
         try:

@@ -225,6 +225,15 @@ def test_an_arm_is_stopped_whose_latency_nobody_can_compensate():
     assert arm.stopped
 
 
+@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), "soon"])
+@pytest.mark.parametrize("name", ["policy_rate", "speed", "seconds"])
+def test_a_rate_a_speed_and_a_time_are_positive(name, value):
+    arm = Arm()
+    with pytest.raises(DeployError, match=f"{name} must be (positive|a number), got {value!r}"):
+        ended(arm, Mind(), started(arm), **{name: value})
+    assert arm.stopped and not arm.qd.any()
+
+
 def test_the_operator_is_heard():
     arm = Arm()
     how = {"seconds": 60.0, "pressed": lambda: arm.sent > 20}
