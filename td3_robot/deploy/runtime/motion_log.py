@@ -20,7 +20,7 @@ class Log:
     A full disk stops no arm: the log ends there, and stderr says so once.
 
     Args:
-        path: the file; None writes none.
+        path: the file; None writes none. A former one stays until the first velocity is sent.
         joints: names of the joints.
 
     Raises:
@@ -30,12 +30,15 @@ class Log:
     def __init__(self, path: Path | None, joints: tuple[str, ...]):
         try:
             self._file: TextIO | None = (
-                path.open("w", buffering=1, encoding="utf-8") if path else None
+                path.open("a", buffering=1, encoding="utf-8") if path else None
             )
+            self._replaces = path is not None and path.stat().st_size > 0
         except OSError as error:
             raise DeployError(f"log {str(path)!r} cannot be written: {error.strerror}") from None
         names = [f"{kind}_{name}" for kind in LOGGED for name in joints]
-        self._write(["time", *names, "reason"])
+        self._head = ["time", *names, "reason"]
+        if not self._replaces:
+            self._write(self._head)
 
     def step(
         self, now: float, q: np.ndarray, qd: np.ndarray, measured: np.ndarray, reason: str
@@ -48,6 +51,10 @@ class Log:
             measured: (n,) positions that it last reported [rad or m].
             reason: why it is stopped or slowed; empty where it is not.
         """
+        if self._replaces and self._file:
+            self._file.truncate(0)
+            self._write(self._head)
+        self._replaces = False
         numbers = (f"{x:.9g}" for x in (*q, *qd, *measured))
         self._write([f"{now:.6f}", *numbers, reason.replace(",", ";")])
 

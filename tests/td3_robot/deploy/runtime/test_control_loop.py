@@ -268,6 +268,18 @@ def test_a_log_ends_quietly_where_stderr_is_on_the_same_full_disk(monkeypatch):
         Log(Path("/dev/full"), PANDA.joints).close()
 
 
+def test_a_former_log_stays_until_the_arm_moves(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("the former log\n")
+    Log(path, PANDA.joints).close()
+    assert path.read_text() == "the former log\n"
+    arm = Arm()
+    ended(arm, Mind(), started(arm), tmp_path)
+    lines = path.read_text().splitlines()
+    assert lines[0].startswith("time,q_") and len(lines) > 2
+    assert all(line.count(",") == lines[0].count(",") for line in lines)
+
+
 class Silent(Arm):
     def read(self):
         return None
