@@ -2,6 +2,7 @@
 
 from typing import NamedTuple, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -152,15 +153,15 @@ class ReplayBuffer:
 
     def add(
         self,
-        state: Tensor,
-        action: Tensor,
-        reward: Tensor,
-        next_state: Tensor,
-        terminated: Tensor,
-        truncated: Tensor,
-        valid: Tensor | None = None,
+        state: np.ndarray | Tensor,
+        action: np.ndarray | Tensor,
+        reward: np.ndarray | Tensor,
+        next_state: np.ndarray | Tensor,
+        terminated: np.ndarray | Tensor,
+        truncated: np.ndarray | Tensor,
+        valid: np.ndarray | Tensor | None = None,
     ) -> None:
-        """Store one time step of every environment.
+        """Store one time step of every environment, of tensors or NumPy arrays.
 
         Args:
             state, next_state: (B, o_dim) before and after the step, before any reset.
@@ -171,24 +172,31 @@ class ReplayBuffer:
                 return and no hindsight goal crosses it. At least one stored row must be a
                 transition. None: all are.
         """
-        steps = (x.unsqueeze(0) for x in (state, action, reward, next_state, terminated, truncated))
-        self.fill(*steps, valid=None if valid is None else valid.unsqueeze(0))
+        parts = (state, action, reward, next_state, terminated, truncated)
+        steps = (torch.as_tensor(x).unsqueeze(0) for x in parts)
+        self.fill(*steps, valid=None if valid is None else torch.as_tensor(valid).unsqueeze(0))
 
     def fill(
         self,
-        state: Tensor,
-        action: Tensor,
-        reward: Tensor,
-        next_state: Tensor,
-        terminated: Tensor,
-        truncated: Tensor,
-        valid: Tensor | None = None,
+        state: np.ndarray | Tensor,
+        action: np.ndarray | Tensor,
+        reward: np.ndarray | Tensor,
+        next_state: np.ndarray | Tensor,
+        terminated: np.ndarray | Tensor,
+        truncated: np.ndarray | Tensor,
+        valid: np.ndarray | Tensor | None = None,
     ) -> None:
         """Store T time steps; the arguments are those of `add` with a leading time dimension.
 
         Raises:
             ConfigError: an argument has another shape.
         """
+        parts = (state, action, reward, next_state, terminated, truncated)
+        state, action, reward, next_state, terminated, truncated = (
+            torch.as_tensor(x, device=self.rows.device) for x in parts
+        )
+        if valid is not None:
+            valid = torch.as_tensor(valid, dtype=torch.bool, device=self.rows.device)
         self._check_shapes(
             state=state,
             action=action,

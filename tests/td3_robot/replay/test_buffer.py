@@ -2,6 +2,7 @@
 environment.
 """
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -327,3 +328,19 @@ def test_more_capacity_than_memory_is_refused(reader):
         ConfigError, match=r"^capacity 1000000000000 needs 40,000.0 GB, more than the .* GB"
     ):
         ReplayBuffer(10**12, 4, O_DIM, A_DIM, "cpu", torch.Generator(), reader=reader)
+
+
+def test_it_takes_numpy_arrays_as_it_takes_tensors():
+    tensors = ring(20, 2)
+    put(tensors, 0, 4, torch.tensor([[True, True], [True, False], [False, True], [True, True]]))
+    arrays = ring(20, 2)
+    valid = np.array([[True, True], [True, False], [False, True], [True, True]])
+    for t, step in enumerate(zip(*steps(0, 4, 2))):
+        arrays.add(*(np.asarray(part, float) for part in step), valid=valid[t])
+    assert torch.equal(arrays.rows[:8], tensors.rows[:8])
+    assert same_draws(arrays, tensors)
+
+
+def test_a_step_without_the_dimension_of_environments_is_told():
+    with pytest.raises(ConfigError, match=r"state must have shape \(1, 2\), got \(2,\)"):
+        ring(10).add(np.zeros(O_DIM), np.zeros(A_DIM), 0.5, np.zeros(O_DIM), False, False)
