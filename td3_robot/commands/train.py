@@ -47,7 +47,8 @@ def train(argv: list[str], store: Any = None) -> int:
     if store is not None:
         from td3_robot.distributed.launch import add_process_flags
 
-        arguments = parse_train(add_process_flags(argv, arguments), EnvOptions, TrainFlags)
+        words = add_process_flags(argv, arguments, store)
+        arguments = parse_train(words, EnvOptions, TrainFlags)
     flags = arguments.flags
     if flags.plugins:
         seed_global_generators(arguments.config.seed, "plugins")

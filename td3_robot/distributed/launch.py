@@ -27,6 +27,7 @@ from td3_robot.utils.communicator import SINGLE_PROCESS, Communicator
 from td3_robot.utils.console import get_command_line
 from td3_robot.utils.seeding import derive_process_seed
 
+_MADE = "made"  # key in the store of a job whose run it has made
 _REPORT_SECONDS = 5.0  # process 0 closes its environments before it reports an error
 
 
@@ -89,14 +90,17 @@ def open_run_folder(arguments: TrainArguments, communicator: Communicator) -> It
         return
     name = arguments.config.run
     together = isinstance(communicator, TorchCommunicator)
-    if together and name is not None and _count_restarts() and (RUNS / name).is_dir():
-        with lock_run(RUNS / name):  # it had no resume point, or it would be resumed
-            shutil.rmtree(RUNS / name)
+    if together and name is not None and _has_made_run(communicator.store):
+        if (RUNS / name).is_dir():  # without a resume point, or it would be resumed
+            with lock_run(RUNS / name):
+                shutil.rmtree(RUNS / name)
     folder = arguments.resume or (
         claim_run(RUNS, name) if name is not None else make_next_run(RUNS)
     )
     if together:
         communicator.store.set("run", run_name(folder))
+        if name is not None:
+            _get_job_store(communicator.store).set(_MADE, "")
     with lock_new_run(folder):
         yield folder
 
@@ -153,6 +157,21 @@ def _read_run_name(store: dist.Store) -> str | None:
         return None
 
 
+def _get_job_store(store: dist.Store) -> dist.Store:
+    """Return the store that all starts of a job share."""
+    while isinstance(store, dist.PrefixStore):
+        store = store.underlying_store
+    return store
+
+
+def _has_made_run(store: dist.Store) -> bool:
+    """Return whether an earlier start of this job has made the run; else it is another one's."""
+    try:
+        return _get_job_store(store).check([_MADE])
+    except RuntimeError:  # the store is lost, which the next message reports
+        return False
+
+
 def _await_report(store: dist.Store) -> None:
     """Wait until process 0 reports its error, at most as long as a process takes to end."""
     with contextlib.suppress(RuntimeError):  # killed, it reports nothing
@@ -206,7 +225,7 @@ def require_same_arguments(communicator: Communicator, arguments: TrainArguments
         raise ConfigError(f"two processes have {twice}; --device cuda gives each its own")
 
 
-def add_process_flags(words: list[str], arguments: TrainArguments) -> list[str]:
+def add_process_flags(words: list[str], arguments: TrainArguments, store: dist.Store) -> list[str]:
     """Return the command line of one process: with its GPU and, after a restart, with its run.
 
     Raises:
@@ -222,8 +241,9 @@ def add_process_flags(words: list[str], arguments: TrainArguments) -> list[str]:
         raise ConfigError(
             "torchrun --max-restarts needs --run NAME, the run that a restart continues"
         )
-    if _count_restarts() and config.run is not None and (RUNS / config.run / LAST).is_dir():
-        words = [*words, "--run=null", f"--resume={config.run}"]
+    run = config.run
+    if run is not None and _has_made_run(store) and (RUNS / run / LAST).is_dir():
+        words = [*words, "--run=null", f"--resume={run}"]
     if config.device == "cuda":
         number = int(os.environ["LOCAL_RANK"])
         available = torch.cuda.device_count()

@@ -29,7 +29,7 @@ from td3_robot.config.run import (
 )
 from td3_robot.data.collector import Collector
 from td3_robot.distributed.communicator import TorchCommunicator
-from td3_robot.distributed.launch import add_process_flags, require_same_arguments, shard_config
+from td3_robot.distributed.launch import require_same_arguments, shard_config
 from td3_robot.errors import ConfigError, RanksError
 from td3_robot.networks.normalization import RunningMoments, share_moments
 from td3_robot.training.best_checkpoint import BestCheckpoint
@@ -448,40 +448,3 @@ def test_two_processes_on_one_gpu_are_refused():
         ConfigError, match=r"two processes have cuda:0 of .*; --device cuda gives each its own"
     ):
         together(2, lambda comm: require_same_arguments(comm, on_gpu("--run a", "cuda:0")))
-
-
-@pytest.fixture
-def second_of_two(monkeypatch):
-    """The environment in which torchrun starts the second process of a machine, which has one
-    GPU.
-    """
-    monkeypatch.setenv("LOCAL_RANK", "1")
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    return monkeypatch
-
-
-def test_each_process_has_a_gpu_of_its_own_or_is_refused(second_of_two):
-    arguments = on_gpu("--run a", "cuda")
-    with pytest.raises(ConfigError, match="process 1 of this machine has no GPU: it has 1"):
-        add_process_flags(["--run=a"], arguments)
-    second_of_two.setattr(torch.cuda, "device_count", lambda: 2)
-    assert add_process_flags(["--run=a"], arguments) == ["--run=a", "--device=cuda:1"]
-
-
-def test_what_torchrun_starts_anew_knows_its_run(second_of_two, tmp_path):
-    second_of_two.chdir(tmp_path)
-    second_of_two.setenv("TORCHELASTIC_MAX_RESTARTS", "2")
-    with pytest.raises(ConfigError, match="torchrun --max-restarts needs --run NAME"):
-        add_process_flags([], told(""))
-    assert add_process_flags(["--run=a"], told("--run a")) == ["--run=a"]
-    second_of_two.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    # it had no resume point yet
-    assert add_process_flags(["--run=a"], told("--run a")) == ["--run=a"]
-    (tmp_path / "checkpoints/a/last").mkdir(parents=True)
-    assert add_process_flags(["--run=a"], told("--run a")) == [
-        "--run=a",
-        "--run=null",
-        "--resume=a",
-    ]
-    with pytest.raises(ConfigError, match="seeds and torchrun exclude each other"):
-        add_process_flags([], told("--seeds 0 1"))
