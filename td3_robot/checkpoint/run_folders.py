@@ -58,7 +58,7 @@ def claim_run(root: str | Path, name: str) -> Path:
     several.
 
     Raises:
-        ConfigError: the name cannot be a folder's, or there is such a run already.
+        ConfigError: the name cannot be a folder's, is inside another run, or there is such a run.
     """
     if name.startswith(f"{root}/"):
         raise ConfigError(f"run must be a name in {root}, got {name!r}: leave {root}/ out")
@@ -67,11 +67,17 @@ def claim_run(root: str | Path, name: str) -> Path:
         raise ConfigError(
             f"run must be {letters}, or two such names with / between them, got {name!r}"
         )
-    if not _make(Path(root) / name):
+    folder = Path(root) / name
+    if "/" in name and find_files(folder.parent):
+        raise ConfigError(
+            f"run {name!r} would be inside the folder of run {folder.parent.name!r}; "
+            "choose another --run"
+        )
+    if not _make(folder):
         raise ConfigError(
             f"run {name!r} exists already; continue it with --resume {name} or choose another --run"
         )
-    return Path(root) / name
+    return folder
 
 
 @contextlib.contextmanager

@@ -94,6 +94,20 @@ def test_a_name_that_is_no_folders_is_refused(tmp_path, name):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["last", "replay", "mine"])
+def test_a_run_inside_another_one_is_refused(tmp_path, name):
+    """The advice was to resume outer/last, which is no run; a new one could be made in replay, which
+    the outer run empties.
+    """
+    TD3(2, 1, hidden=(4,)).save(tmp_path / "outer")
+    TD3(2, 1, hidden=(4,)).save(tmp_path / "outer/last")
+    with pytest.raises(ConfigError, match=f"'outer/{name}' would be inside .* run 'outer'; choose"):
+        claim_run(tmp_path, f"outer/{name}")
+    assert not (tmp_path / "outer/replay").exists()
+    (tmp_path / "seeds").mkdir()  # a folder of runs
+    assert claim_run(tmp_path, f"seeds/{name}").is_dir()
+
+
 def test_a_name_with_the_folder_of_all_runs_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match="'checkpoints/mine': leave checkpoints/ out"):
