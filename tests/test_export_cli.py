@@ -136,6 +136,25 @@ def test_both_quaternions_of_an_orientation_are_one_goal(exported):
     assert any(np.allclose(seen[k : k + 4], turned, atol=1e-6) for k in range(len(seen) - 3))
 
 
+def test_a_graph_alone_takes_both_quaternions_of_an_orientation(exported):
+    """Programs in other languages run it without `Policy`."""
+    path = exported("reach_pose")
+    policy = Policy.load(path)
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    for vector in policy.metadata["test_vectors"]:
+        scene = vector["scene"]
+        other = [*scene["goal"][:3], *(-x for x in scene["goal"][3:])]
+        answers = []
+        for goal in (scene["goal"], other):
+            given = {**vector, **scene, "gripper": [vector["gripper"]], "goal": goal}
+            inputs = {
+                value.name: np.array(given[value.name], np.float32)
+                for value in session.get_inputs()
+            }
+            answers.append(session.run(None, inputs))
+        assert all(np.array_equal(*both) for both in zip(*answers))
+
+
 def test_a_task_of_one_s_own_may_give_either_quaternion(exported):
     """Its test vectors are compared as they are."""
     path = exported("reach_pose")

@@ -31,7 +31,9 @@ from envs.tasks.task import Outcome, Task
 from envs.view.handles import list_handles
 from envs.view.interactive_control import InteractiveControl
 from envs.view.playback import play_episodes
-from td3_robot.commands import evaluate, train
+from td3_robot.commands import evaluate, export, train
+from td3_robot.commands.run import Arguments, build_scene
+from td3_robot.deploy import Policy
 from td3_robot.errors import ConfigError
 from td3_robot.replay import Hindsight
 from tests.docs_pages import read_files, read_page
@@ -269,3 +271,24 @@ def test_the_scripts_know_it_from_the_module_that_is_named(tmp_path, hover, in_p
         "error: plugins: cannot import 'hoover': No module named 'hoover'; "
         "is its folder on PYTHONPATH? For this one, PYTHONPATH=.\n"
     )
+
+
+class Zero(torch.nn.Module):
+    """A network of an arm that stays where it is."""
+
+    def forward(self, observation):
+        return 0.0 * observation[:, :7]
+
+
+@pytest.mark.parametrize("width", [3, 7])
+def test_goals_that_are_angles_are_exported_as_they_are(hover, width, tmp_path):
+    """Seven of them are no pose, whose quaternion would have to be a unit one."""
+    env = make_angles(hover, width)
+    path = tmp_path / "policy.onnx"
+    export.write_policy(path, env, "angles", Zero())
+    policy = Policy.load(path)
+    goal = np.linspace(-1.5, 1.0, width)
+    seen = policy.observe(policy.robot.home, np.zeros(7), 0.04, goal=goal)
+    assert seen[env.layout["goal"]] == pytest.approx(goal, abs=1e-6)
+    with pytest.raises(ConfigError, match="goal of angles is neither a position nor a pose, and"):
+        build_scene(policy, Arguments(policy=path, goal=tuple(goal)))

@@ -42,6 +42,7 @@ SCENE = {
     "its motion along the hand's x and y, and it had sunk by 1.5 mm",
 }
 OUTPUTS = ("command", "opening", "observation")
+POSE = 7  # numbers of a goal that is a position and a quaternion
 
 
 class Controller(nn.Module):
@@ -62,6 +63,7 @@ class Controller(nn.Module):
         self._task = env.task
         self._world = env.world
         self._scene = {name: value[:1] for name, value in env.scene.items()}
+        self._has_pose = has_canonical_poses(env)
         self.examples = list_inputs(env, 0)
         none = torch.zeros(env.num_envs, env.a_dim, dtype=torch.float32)
         command = env.task.make_command(env.world, env.moment, none)
@@ -80,6 +82,8 @@ class Controller(nn.Module):
         around = _add_batch(self._scene, scene)
         if "held" in around and not task.moves_gripper:  # fingers that stay shut hold nothing
             around["held"] = torch.zeros(1, dtype=torch.bool)
+        if self._has_pose:
+            around["goal"] = canonicalize_pose(around["goal"])
         state = SimState(q[None], qd[None], gripper)
         moment = make_moment(world, state, around, torch.zeros(1, dtype=torch.long))
         moment = task.sense(world, predict_half_period(task, world, moment))
@@ -193,3 +197,17 @@ def list_inputs(env: ArmEnv, row: int) -> dict[str, Tensor]:
     state = env.state
     parts = {"q": state.q, "qd": state.qd, "gripper": state.gripper, **env.scene}
     return {name: torch.atleast_1d(value[row].to(torch.float32)) for name, value in parts.items()}
+
+
+def has_canonical_poses(env: ArmEnv) -> bool:
+    """Return True if goals are poses whose quaternions, wxyz, have w >= 0."""
+    goal = env.scene.get("goal")
+    if goal is None or not env.task.goal_is_place or goal.shape[1] != POSE:
+        return False
+    return bool((goal[:, 3] >= 0.0).all())
+
+
+def canonicalize_pose(goal: Tensor) -> Tensor:
+    """Return poses (B, 7) with that of the two quaternions of an orientation that has w >= 0."""
+    turned = torch.where(goal[:, 3:4] < 0.0, -goal[:, 3:], goal[:, 3:])
+    return torch.cat((goal[:, :3], turned), 1)

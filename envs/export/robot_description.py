@@ -121,7 +121,11 @@ def describe_task(name: str, env: ArmEnv) -> dict:
         env: an environment of the task.
     """
     return {
-        "task": {"name": name, "constants": dataclasses.asdict(env.task)},
+        "task": {
+            "name": name,
+            "constants": dataclasses.asdict(env.task),
+            "goal_is_place": env.task.goal_is_place,
+        },
         "rate": 1.0 / env.task.dt,
         "observation": {
             "columns": [[column.name, column.width] for column in env.layout.columns],

@@ -188,6 +188,7 @@ def build_scene(policy: Policy, arguments: Arguments) -> dict[str, Any]:
     nothing: dict[str, Any] = {
         name: np.zeros(policy.scene[name]) for name in FELT if name in policy.scene
     }
+    is_place = policy.metadata["task"].get("goal_is_place", True)
     own = "call td3_robot.deploy.Policy from your own program, see docs/how-to/deploy-real-arm.md"
     try:  # a goal of another shape, or something that is missing, is reported here
         policy(policy.robot.home, np.zeros(policy.robot.limits.n), 0.0, **scene | nothing)
@@ -197,12 +198,12 @@ def build_scene(policy: Policy, arguments: Arguments) -> dict[str, Any]:
             raise ConfigError(
                 f"{error}. {get_program('run')} knows goal and obstacles alone: {own}"
             ) from None
-        if policy.scene["goal"] == (POSE,) and scene["goal"].size != POSE:
+        if is_place and policy.scene["goal"] == (POSE,) and scene["goal"].size != POSE:
             raise DeployError(
                 f"{error}; a pose is x,y,z [m] and a unit quaternion w,x,y,z"
             ) from None
         raise
-    if scene["goal"].size not in (POSITION, POSE):
+    if not is_place or scene["goal"].size not in (POSITION, POSE):
         raise ConfigError(
             f"a goal of {policy.metadata['task']['name']} is neither a position nor a pose, and "
             f"{get_program('run')} knows these alone: {own}"

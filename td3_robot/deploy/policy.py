@@ -63,6 +63,7 @@ class Policy:
         self._outputs = [value.name for value in session.get_outputs()]
         self._commands = [name for name in self._outputs if name != "observation"]
         self._moves_gripper = bool(metadata["moves_gripper"])
+        self._goal_is_place = metadata["task"].get("goal_is_place", True)  # older files: it is
         self._run = session.run
         self._carry, self._memory = (
             None if graph is None else _start_session(base64.b64decode(graph))
@@ -275,7 +276,7 @@ class Policy:
             name: read_numbers(name, value, shapes[name])
             for name, value in {"q": q, "qd": qd, **scene}.items()
         }
-        if "goal" in given and given["goal"].size == POSE:
+        if "goal" in given and given["goal"].size == POSE and self._goal_is_place:
             given["goal"] = normalize_pose(given["goal"])
         driver = self._read_gripper(gripper)
         if set(scene) == set(needed):
