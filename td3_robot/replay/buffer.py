@@ -1,7 +1,8 @@
 """Replay buffer of the newest transitions of B environments, a ring over time on the device."""
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -152,13 +153,13 @@ class ReplayBuffer:
 
     def add(
         self,
-        state: Tensor,
-        action: Tensor,
-        reward: Tensor,
-        next_state: Tensor,
-        terminated: Tensor,
-        truncated: Tensor,
-        valid: Tensor | None = None,
+        state: np.ndarray | Tensor,
+        action: np.ndarray | Tensor,
+        reward: np.ndarray | Tensor,
+        next_state: np.ndarray | Tensor,
+        terminated: np.ndarray | Tensor,
+        truncated: np.ndarray | Tensor,
+        valid: np.ndarray | Tensor | None = None,
     ) -> None:
         """Store one time step of every environment.
 
@@ -171,10 +172,29 @@ class ReplayBuffer:
                 return and no hindsight goal crosses it. At least one stored row must be a
                 transition. None: all are.
         """
-        steps = (x.unsqueeze(0) for x in (state, action, reward, next_state, terminated, truncated))
-        self.fill(*steps, valid=None if valid is None else valid.unsqueeze(0))
+        steps = self._read_parts(state, action, reward, next_state, terminated, truncated, valid)
+        self._write_steps(*(None if x is None else x.unsqueeze(0) for x in steps))
 
     def fill(
+        self,
+        state: np.ndarray | Tensor,
+        action: np.ndarray | Tensor,
+        reward: np.ndarray | Tensor,
+        next_state: np.ndarray | Tensor,
+        terminated: np.ndarray | Tensor,
+        truncated: np.ndarray | Tensor,
+        valid: np.ndarray | Tensor | None = None,
+    ) -> None:
+        """Store T time steps; the arguments are those of `add` with a leading time dimension.
+
+        Raises:
+            ConfigError: an argument has another shape.
+        """
+        self._write_steps(
+            *self._read_parts(state, action, reward, next_state, terminated, truncated, valid)
+        )
+
+    def _write_steps(
         self,
         state: Tensor,
         action: Tensor,
@@ -182,13 +202,9 @@ class ReplayBuffer:
         next_state: Tensor,
         terminated: Tensor,
         truncated: Tensor,
-        valid: Tensor | None = None,
+        valid: Tensor | None,
     ) -> None:
-        """Store T time steps; the arguments are those of `add` with a leading time dimension.
-
-        Raises:
-            ConfigError: an argument has another shape.
-        """
+        """Write tensors as those of `fill`."""
         self._check_shapes(
             state=state,
             action=action,
@@ -206,6 +222,11 @@ class ReplayBuffer:
             self._get_newest_cut().clamp_(min=(~valid[0]).to(state.dtype))
         reward, terminated, cut = (x.unsqueeze(2) for x in (reward, terminated, cut))
         self._write((state, action, reward, terminated, cut, next_state), valid)
+
+    def _read_parts(self, *parts: Any) -> list[Any]:
+        """Read arrays as tensors; a stored number has no gradient."""
+        device = self.rows.device
+        return [None if x is None else torch.as_tensor(x, device=device).detach() for x in parts]
 
     def _check_shapes(self, **parts: Tensor) -> None:
         """Refuse parts that do not fit a row, and would be written into the next one."""
