@@ -254,7 +254,7 @@ class ArmEnv:
 
     def step(self, action: Tensor) -> Step:
         """Simulate one control period; see `VecEnv.step`. Actions, also arrays, are clamped."""
-        action = read_rows("action", action, self.num_envs, self.a_dim, self.device)
+        action = read_rows("action", action, self.num_envs, self.a_dim, self.device).detach()
         if not is_asynchronous(self.device) and not torch.isfinite(action).all():
             raise NotFiniteError("action has a value that is NaN or infinite")
         action = action.clamp(-1.0, 1.0).to(self.now.tcp.dtype)
