@@ -172,8 +172,9 @@ class ReplayBuffer:
                 return and no hindsight goal crosses it. At least one stored row must be a
                 transition. None: all are.
         """
-        steps = self._read_parts(state, action, reward, next_state, terminated, truncated, valid)
-        self._write_steps(*(None if x is None else x.unsqueeze(0) for x in steps))
+        parts = self._read_parts(state, action, reward, next_state, terminated, truncated, valid)
+        steps: list[Any] = [None if x is None else x.unsqueeze(0) for x in parts]
+        self._write_steps(*steps)
 
     def fill(
         self,
