@@ -3,10 +3,12 @@
 import functools
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from envs import kinematics
+from envs.arm_env.arguments import read_rows
 from envs.arm_env.observed_state import predict_command_start, predict_half_period
 from envs.arm_env.reset_buffer import (
     AsyncResetBuffer,
@@ -32,7 +34,7 @@ from envs.tasks.layout import Layout
 from envs.tasks.memory import Memory
 from envs.tasks.task import Outcome, Task
 from envs.world import Moment, Scene, make_moment
-from td3_robot.errors import ConfigError, NotFiniteError, require_integer
+from td3_robot.errors import NotFiniteError, require_integer
 from td3_robot.utils.legacy import keep_old_names
 from td3_robot.utils.seeding import derive_seed, require_seed
 from td3_robot.vec_env import Step, is_asynchronous, restore_generator
@@ -184,13 +186,16 @@ class ArmEnv:
         """Find distances of the observed arms to whatever they may touch; needs `collision`."""
         return self.task.find_nearest(self.world, self.moment)
 
-    def fkine(self, q: Tensor) -> Tensor:
+    def fkine(self, q: np.ndarray | Tensor) -> Tensor:
         """Compute TCP poses T_be (B, 4, 4) of joint positions q (B, n) [rad]."""
-        return kinematics.fkine(self.model.chain, q)
+        return kinematics.fkine(self.model.chain, self._read_positions(q))
 
-    def jacob0(self, q: Tensor) -> Tensor:
+    def jacob0(self, q: np.ndarray | Tensor) -> Tensor:
         """Compute Jacobians (B, 6, n) in the base frame of joint positions q (B, n) [rad]."""
-        return kinematics.jacob0(self.model.chain, q)
+        return kinematics.jacob0(self.model.chain, self._read_positions(q))
+
+    def _read_positions(self, q: np.ndarray | Tensor) -> Tensor:
+        return read_rows("q", q, None, self.joints, self.device).to(self.now.tcp.dtype)
 
     def reset(self, seed: int | None = None) -> Tensor:
         """Start B new episodes and return the observation (B, o_dim)."""
@@ -249,11 +254,7 @@ class ArmEnv:
 
     def step(self, action: Tensor) -> Step:
         """Simulate one control period; see `VecEnv.step`. Actions, also arrays, are clamped."""
-        action = torch.as_tensor(action, device=self.device)
-        if action.shape != (self.num_envs, self.a_dim):
-            raise ConfigError(
-                f"action must have shape {(self.num_envs, self.a_dim)}, got {tuple(action.shape)}"
-            )
+        action = read_rows("action", action, self.num_envs, self.a_dim, self.device).detach()
         if not is_asynchronous(self.device) and not torch.isfinite(action).all():
             raise NotFiniteError("action has a value that is NaN or infinite")
         action = action.clamp(-1.0, 1.0).to(self.now.tcp.dtype)

@@ -79,7 +79,7 @@ def rollout(
                 f"env {name!r}: an episode is still running after {limit:,} steps; give it a "
                 "limit: train.py --time_limit, or max_episode_steps in its registration"
             )
-        action = policy(observation)
+        action = torch.as_tensor(policy(observation), device=env.device)
         step = env.step(action)
         alive = running if step.valid is None else running & step.valid
         rewards.append(step.reward)

@@ -161,7 +161,7 @@ class ReplayBuffer:
         truncated: np.ndarray | Tensor,
         valid: np.ndarray | Tensor | None = None,
     ) -> None:
-        """Store one time step of every environment, of tensors or NumPy arrays.
+        """Store one time step of every environment, of tensors, arrays or lists.
 
         Args:
             state, next_state: (B, o_dim) before and after the step, before any reset.
@@ -193,7 +193,7 @@ class ReplayBuffer:
         """
         parts = (state, action, reward, next_state, terminated, truncated)
         state, action, reward, next_state, terminated, truncated = (
-            torch.as_tensor(x, device=self.rows.device) for x in parts
+            torch.as_tensor(x, device=self.rows.device).detach() for x in parts
         )
         if valid is not None:
             valid = torch.as_tensor(valid, dtype=torch.bool, device=self.rows.device)

@@ -52,6 +52,28 @@ def test_an_action_may_be_an_array():
     assert torch.equal(of_array.observation, of_tensor.observation)
 
 
+def test_joint_positions_may_be_arrays_of_double_precision():
+    """As those of a `Robot` are."""
+    env = make()
+    q = np.random.default_rng(0).uniform(*env.robot.qlim, (5, env.robot.n))
+    as_tensor = torch.from_numpy(q).float()
+    assert torch.equal(env.fkine(q), env.fkine(as_tensor))
+    assert torch.equal(env.jacob0(q.tolist()), env.jacob0(as_tensor))
+    with pytest.raises(ConfigError, match=r"q must have shape \(B, 7\), got \(7,\)"):
+        env.fkine(env.robot.q)
+    with pytest.raises(ConfigError, match=r"q must have shape \(B, 7\), got \(5, 6\)"):
+        env.jacob0(q[:, :6])
+
+
+def test_a_step_is_no_part_of_a_networks_gradient():
+    """As in the MuJoCo engine: a loop of one's own may take an actor's output as it is."""
+    env = make()
+    action = torch.zeros(4, env.a_dim, requires_grad=True)
+    step = env.step(action)
+    assert not step.reward.requires_grad and not step.next_observation.requires_grad
+    assert not env.step(action).observation.requires_grad
+
+
 def test_success_is_the_tcp_within_a_centimetre_and_can_be_had():
     """A plain resolved-rate controller reaches most goals, and the gripper shuts there."""
     env = make(num_envs=100)

@@ -79,6 +79,14 @@ def test_the_policy_sees_what_it_is_to_act_on():
     assert seen == [[0, 0, 0, 0], [0, 1, 1, 1], [0, 0, 2, 2], [0, 1, 0, 3]]
 
 
+@pytest.mark.parametrize("convert", (torch.Tensor.numpy, torch.Tensor.tolist))
+def test_a_policy_may_return_arrays(convert):
+    env = Countdown()
+    of_tensors = rollout(policy, env, env.reset())
+    of_arrays = rollout(lambda o: convert(policy(o)), env, env.reset())
+    assert torch.equal(of_arrays.action, of_tensors.action)
+
+
 def test_only_what_is_kept_is_collected():
     env = Countdown()
     assert set(rollout(policy, env, env.reset(), keep=("age",)).info) == {"age"}

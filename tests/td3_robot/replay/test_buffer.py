@@ -303,6 +303,19 @@ def test_errors_belong_to_the_batch_just_sampled():
         buffer.update_priorities(torch.ones(3))
 
 
+@pytest.mark.parametrize(
+    "convert",
+    (lambda x: x.numpy(), lambda x: x.tolist(), lambda x: x.double().requires_grad_() * 1.0),
+)
+def test_it_takes_arrays_lists_and_outputs_of_networks(convert):
+    buffer = ring(12, envs=2)
+    put(buffer, 0, 2)
+    for step in zip(*steps(2, 2, 2)):
+        buffer.add(*map(convert, step))
+    buffer.fill(*map(convert, steps(4, 1, 2)))
+    assert contents(buffer) == list(range(10))
+
+
 def test_it_takes_rewards_of_double_precision():
     buffer = ring(4, 2)
     step = [part[0] for part in steps(0, 1, 2)]
