@@ -47,6 +47,28 @@ def test_the_python_program_brings_the_simulated_arm_to_its_goal(policy, goal):
 
 
 @pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("", "A simulated Panda that another program controls"),
+        ("./no_controller policy.onnx 0.4 0.1 0.4", "'./no_controller' cannot be started"),
+        ("cat 0.4 0.1 x", "the last three words must be the goal x y z [m], got: 0.4 0.1 x"),
+        ("true 0.4 0.1 0.4", "the program ended before the episode did"),
+    ],
+)
+def test_the_simulated_arm_tells_in_one_line_why_it_does_not_move(words, told):
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "simulated_arm.py"), *words.split()],
+        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(told)
+    assert words == "" or done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
     ("goal", "state"),
     [
         ("0.4 0.1 nan", GOOD),
