@@ -21,6 +21,7 @@ from ray.tune.schedulers import (
 from td3_robot.loggers.base import get_steps
 from td3_robot.loggers.csv import read_metrics
 from td3_robot.loggers.mlflow import ID_NAME as MLFLOW_ID
+from td3_robot.sweep.relaunch import replace_run
 from td3_robot.sweep.search_space import FloatRange, SearchSpace, SweepConfig, Trial, find_trusted
 from td3_robot.sweep.status_table import TrialTable
 from td3_robot.sweep.trial_process import ENDED, FAILED, STOP, UNKNOWN, TrialProcess, get_end_mark
@@ -74,9 +75,7 @@ class TrialActor(tune.Trainable):
         """Replace the run by another trial's; its own, maybe further on, stays as it is."""
         (saved,) = Path(checkpoint).iterdir()
         if saved.name != self.trial_name:
-            shutil.rmtree(self._run, ignore_errors=True)
-            # its MLflow run stays its own
-            shutil.copytree(saved, self._run, ignore=shutil.ignore_patterns(MLFLOW_ID))
+            replace_run(self._run, saved, MLFLOW_ID)  # its MLflow run stays its own
             self._make_process(max(map(get_steps, read_metrics(self._run)), default=0))
 
 

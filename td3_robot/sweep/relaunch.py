@@ -1,4 +1,6 @@
-"""The command that starts or resumes a run, for processes that supervise it."""
+"""The command that starts or resumes a run, and another run in its place, for processes that
+supervise it.
+"""
 
 import shutil
 from collections.abc import Sequence
@@ -27,3 +29,18 @@ def build_resume_command(run: Path, words: Sequence[str], begin: Sequence[str]) 
         with lock_run(run):
             shutil.rmtree(run)
     return [*words, *begin, f"--run={run_name(run)}"]
+
+
+def replace_run(run: Path, other: Path, ignored: str) -> None:
+    """Replace a run by a copy of another one, but for files of the name `ignored`.
+
+    The copy is made beside it first: where that fails, as on a full disk, the run stays.
+
+    Raises:
+        OSError: it cannot be copied.
+    """
+    new = run.parent / ".ray" / f"{run.name}.new"  # removed with all that is of one session
+    shutil.rmtree(new, ignore_errors=True)
+    shutil.copytree(other, new, ignore=shutil.ignore_patterns(ignored))
+    shutil.rmtree(run, ignore_errors=True)
+    new.rename(run)

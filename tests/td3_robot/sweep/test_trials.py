@@ -21,6 +21,7 @@ from envs.config.env_options import EnvOptions
 from td3_robot.cli import arguments
 from td3_robot.cli.arguments import save_config
 from td3_robot.sweep.parallel_coordinates import PICTURE, make_axis, plot_settings
+from td3_robot.sweep.relaunch import replace_run
 from td3_robot.sweep.results import (
     BEST,
     Result,
@@ -176,6 +177,33 @@ def test_a_trial_is_not_over_before_its_last_process_is(attempt):
         told == [[100, 200, 300], {"done": True, "outcome": "finished"}]
         and not (folder / ".lock").exists()
     )
+
+
+def list_files(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): path.read_text()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_a_run_is_replaced_by_another_one_whole_or_not_at_all(tmp_path):
+    run = tmp_path / "sweep" / "trial1"
+    other = tmp_path / "trial0"
+    for folder, text in ((run, "own"), (other, "other")):
+        (folder / "last").mkdir(parents=True)
+        for name in ("actor", "last/actor", "id"):
+            (folder / name).write_text(text)
+    (run / "old").write_text("own")
+    before = list_files(run)
+
+    (other / "last" / "gone").symlink_to("nowhere")  # a file that cannot be copied
+    with pytest.raises(OSError, match="gone"):
+        replace_run(run, other, "id")
+    assert list_files(run) == before
+    (other / "last" / "gone").unlink()
+    replace_run(run, other, "id")
+    assert list_files(run) == {"actor": "other", "last/actor": "other"}
 
 
 @pytest.mark.skipif(
