@@ -77,7 +77,9 @@ class Mind:
 
 
 def started(arm, **options):
-    watch = Watchdog(SafetyFilter(PANDA, arm.rate, **options), state_age=1.0, command_age=1.0)
+    safe = SafetyFilter(PANDA, arm.rate, **options)
+    # what it travels while the loop is held up, see `patient`
+    watch = Watchdog(safe, following=1.0, state_age=1.0, command_age=1.0)
     start = wait_for_calm_start(arm, watch, PANDA.home, 0.4, patience=0.2, calm=0.02)
     watch.reset(start.q, start.stamp)
     return watch
