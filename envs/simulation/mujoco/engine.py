@@ -138,10 +138,8 @@ class MujocoEngine:
             "physics": torch.as_tensor(start, device=state.q.device),
             _REFERENCE: _flatten_state(state),
         }
-        kept |= {
-            make_cube_key(name, "turned"): turned
-            for name, (_, turned) in self._read_cube_poses(start, state.q).items()
-        }
+        for name, (place, turned) in self._read_cube_poses(start, state.q).items():
+            kept |= {name: place, make_cube_key(name, "turned"): turned}
         kept |= {"pressed": none.bool()} if p.cubes else {}
         kept |= self._begin_task(state)
         return {

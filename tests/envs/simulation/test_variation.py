@@ -118,8 +118,9 @@ def test_a_hand_that_weighs_nothing_moves_and_sags_by_its_payload_alone(payload,
 
 
 @pytest.mark.parametrize("side", (0.036, 0.044))
-def test_a_cube_lies_on_the_table_by_its_own_size(panda_lab, side):
-    *_, scene = world(panda_lab, cube_side=side)(10)
+@pytest.mark.parametrize("steps", (0, 10))
+def test_a_cube_lies_on_the_table_by_its_own_size(panda_lab, side, steps):
+    *_, scene = world(panda_lab, cube_side=side)(steps)
     assert scene["object"][0, 2].item() == pytest.approx(side / 2, abs=1e-4)
 
 
