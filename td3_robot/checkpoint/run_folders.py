@@ -91,17 +91,17 @@ def lock_run(folder: Path) -> Iterator[None]:
         CheckpointError: the folder cannot be written.
     """
     path = folder / _LOCK
-    try:
-        file = _open_lock_file(path)
-        tidy(folder)
-    except OSError as error:
-        raise CheckpointError(f"cannot write in {str(folder)!r}: {error.strerror}") from error
-    try:
+    with contextlib.ExitStack() as cleanup:
+        try:
+            file = _open_lock_file(path)
+            cleanup.callback(_remove_lock_file, path, file)
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+            file.flush()
+            tidy(folder)
+        except OSError as error:
+            raise CheckpointError(f"cannot write in {str(folder)!r}: {error.strerror}") from error
         yield
-    finally:
-        with contextlib.suppress(OSError):  # the folder may be gone
-            path.unlink()
-        file.close()
 
 
 def find_owner(folder: Path) -> str | None:
@@ -131,7 +131,7 @@ def lock_new_run(folder: Path) -> Iterator[Path]:
 
 
 def _open_lock_file(path: Path) -> TextIO:
-    """Open and lock the lock file, and write this process into it."""
+    """Open and lock the lock file."""
     while True:
         file = open(path, "a+", encoding="utf-8", errors="replace")
         try:
@@ -149,10 +149,15 @@ def _open_lock_file(path: Path) -> TextIO:
             if os.path.samestat(os.stat(path), os.fstat(file.fileno())):
                 break
         file.close()  # its holder removed it just now
-    file.truncate(0)
-    file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-    file.flush()
     return file
+
+
+def _remove_lock_file(path: Path, file: TextIO) -> None:
+    """Remove the lock file and release the lock."""
+    with contextlib.suppress(OSError):  # the folder may be gone
+        path.unlink()
+    with contextlib.suppress(OSError):  # what a full disk did not take is tried again
+        file.close()
 
 
 def _make(folder: Path) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from td3_robot import TD3
-from td3_robot.checkpoint import claim_run, find, lock_run, make_next_run
+from td3_robot.checkpoint import claim_run, find, lock_new_run, lock_run, make_next_run
 from td3_robot.checkpoint.resume_point import read_resume_point
 from td3_robot.checkpoint.run_folders import RUNS
 from td3_robot.errors import CheckpointError, ConfigError
@@ -183,6 +183,19 @@ def test_a_folder_that_cannot_be_held_is_one_line(tmp_path):
         CheckpointError, match="^cannot write in '[^']*gone': No such file or directory$"
     ):
         lock_run(tmp_path / "gone").__enter__()
+
+
+def test_a_new_run_that_finds_a_full_disk_leaves_no_folder(tmp_path):
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    folder = claim_run(tmp_path, "mine")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))  # no file may have a byte
+    try:
+        with pytest.raises(CheckpointError, match="^cannot write in "), lock_new_run(folder):
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not folder.exists() and claim_run(tmp_path, "mine") == folder
 
 
 def test_what_to_do_without_a_resume_point_names_the_run_as_start_from_finds_it(
