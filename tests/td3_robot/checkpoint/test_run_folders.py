@@ -204,5 +204,17 @@ def test_what_to_do_without_a_resume_point_names_the_run_as_start_from_finds_it(
     """That of a seed, too, whose folder's own name is no run's."""
     monkeypatch.chdir(tmp_path)
     (RUNS / "three" / "seed0").mkdir(parents=True)
+    (RUNS / "three" / "seed0" / "actor").touch()
     with pytest.raises(CheckpointError, match="no resume point .*: --start_from three/seed0$"):
         read_resume_point(RUNS / "three" / "seed0")
+
+
+def test_a_run_that_ended_before_its_first_checkpoint_has_no_policy_to_start_from(
+    tmp_path, monkeypatch
+):
+    """As one whose disk was full by then."""
+    monkeypatch.chdir(tmp_path)
+    (RUNS / "mine").mkdir(parents=True)
+    (RUNS / "mine" / "config.yaml").touch()
+    with pytest.raises(CheckpointError, match="nothing to resume; remove 'checkpoints/mine' and"):
+        read_resume_point(RUNS / "mine")
