@@ -49,8 +49,9 @@ def make_next_run(root: str | Path = RUNS) -> Path:
 
 def run_name(folder: Path) -> str:
     """Return the name of a run folder for `--resume`: its path in `RUNS`, or else its path."""
-    inside = folder.absolute().is_relative_to(RUNS.absolute())
-    return folder.absolute().relative_to(RUNS.absolute()).as_posix() if inside else str(folder)
+    path = Path(os.path.abspath(folder))  # without "..", as in ../here/checkpoints/run1
+    root = Path(os.path.abspath(RUNS))
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(folder)
 
 
 def claim_run(root: str | Path, name: str) -> Path:
