@@ -166,3 +166,17 @@ def test_pbt_changes_only_what_a_run_can_change(tmp_path, in_process, name):
         and "scheduler pbt changes options in the middle of a run, where num_envs cannot change"
         in err
     )
+
+
+@pytest.mark.parametrize("begun, refused", [((), "trial0"), (("trial0",), "trial1")])
+def test_a_sweep_that_was_moved_begins_no_trial_elsewhere(tmp_path, in_process, begun, refused):
+    folder = tmp_path / "checkpoints/july/s"
+    for name in begun:
+        (folder / name / "last").mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "sweep.yaml").write_text(PLAN.replace("CORES", "1"))
+    code, _, err = in_process(tmp_path, "sweep", "--resume", "july/s")
+    assert code == 2 and err == (
+        f"error: {refused} of 'checkpoints/july/s' has nothing to resume, and a run begins in "
+        "checkpoints alone: move the folder to 'checkpoints/s'\n"
+    )

@@ -8,6 +8,7 @@ from typing import Any
 
 from td3_robot import checkpoint
 from td3_robot.checkpoint.run_folders import run_name
+from td3_robot.checkpoint.store import find_files
 from td3_robot.errors import CheckpointError, ConfigError
 from td3_robot.utils.console import get_command_line
 
@@ -29,6 +30,11 @@ def read_resume_point(folder: Path, processes: int | None = 1) -> tuple[dict[str
         ConfigError: it is of another number of processes.
     """
     if not (folder / LAST).is_dir():
+        if not find_files(folder):
+            raise CheckpointError(
+                f"run {folder.name!r} ended before its first checkpoint, so there is nothing to "
+                f"resume; remove {str(folder)!r} and start it again"
+            )
         raise CheckpointError(
             f"run {folder.name!r} has no resume point {folder / LAST}, which is written every "
             f"save_every seconds; train a new run from its policy: "

@@ -49,8 +49,9 @@ def make_next_run(root: str | Path = RUNS) -> Path:
 
 def run_name(folder: Path) -> str:
     """Return the name of a run folder for `--resume`: its path in `RUNS`, or else its path."""
-    inside = folder.absolute().is_relative_to(RUNS.absolute())
-    return folder.absolute().relative_to(RUNS.absolute()).as_posix() if inside else str(folder)
+    path = Path(os.path.abspath(folder))  # without "..", as in ../here/checkpoints/run1
+    root = Path(os.path.abspath(RUNS))
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(folder)
 
 
 def claim_run(root: str | Path, name: str) -> Path:
@@ -91,17 +92,17 @@ def lock_run(folder: Path) -> Iterator[None]:
         CheckpointError: the folder cannot be written.
     """
     path = folder / _LOCK
-    try:
-        file = _open_lock_file(path)
-        tidy(folder)
-    except OSError as error:
-        raise CheckpointError(f"cannot write in {str(folder)!r}: {error.strerror}") from error
-    try:
+    with contextlib.ExitStack() as cleanup:
+        try:
+            file = _open_lock_file(path)
+            cleanup.callback(_remove_lock_file, path, file)
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+            file.flush()
+            tidy(folder)
+        except OSError as error:
+            raise CheckpointError(f"cannot write in {str(folder)!r}: {error.strerror}") from error
         yield
-    finally:
-        with contextlib.suppress(OSError):  # the folder may be gone
-            path.unlink()
-        file.close()
 
 
 def find_owner(folder: Path) -> str | None:
@@ -131,7 +132,7 @@ def lock_new_run(folder: Path) -> Iterator[Path]:
 
 
 def _open_lock_file(path: Path) -> TextIO:
-    """Open and lock the lock file, and write this process into it."""
+    """Open and lock the lock file."""
     while True:
         file = open(path, "a+", encoding="utf-8", errors="replace")
         try:
@@ -149,10 +150,15 @@ def _open_lock_file(path: Path) -> TextIO:
             if os.path.samestat(os.stat(path), os.fstat(file.fileno())):
                 break
         file.close()  # its holder removed it just now
-    file.truncate(0)
-    file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-    file.flush()
     return file
+
+
+def _remove_lock_file(path: Path, file: TextIO) -> None:
+    """Remove the lock file and release the lock."""
+    with contextlib.suppress(OSError):  # the folder may be gone
+        path.unlink()
+    with contextlib.suppress(OSError):  # what a full disk did not take is tried again
+        file.close()
 
 
 def _make(folder: Path) -> bool:

@@ -178,7 +178,7 @@ def build_trackers(
     trainer.trackers += [*displays, CsvLog(folder, logged), TensorBoardLog(folder, logged)]
     if config.mlflow:
         options = merge_options(environment, config)
-        trainer.trackers.append(MLflowLog(folder, options, run_name(folder)))
+        trainer.trackers.append(MLflowLog(folder, options, run_name(folder), logged))
 
 
 def close_trackers(trainer: Trainer) -> None:

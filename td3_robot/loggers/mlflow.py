@@ -32,6 +32,7 @@ ARTIFACTS = (  # together a checkpoint that evaluate.py takes
     *(MANIFEST, *REQUIRED),
     *(name for name in OPTIONAL if name != "trainer_state"),
 )
+_CLOCKS = frozenset(("wall_s", "env_steps_per_s", "updates_per_s", "left_s"))
 _ONE_TRY = {  # MLflow's own eight tries of two minutes each are silent
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",  # [s]
@@ -47,6 +48,9 @@ class MLflowLog:
     files of ARTIFACTS that exist are copied and the MLflow run becomes FINISHED or, stopped early,
     KILLED, as `summary.json` says; FAILED without a new summary.
 
+    MLflow deletes no point: an evaluation that a run repeats, as it was killed after its resume
+    point, is logged again only where it differs in more than its clocks.
+
     A failure of MLflow never ends a training: metrics that it does not accept are sent again at the
     next evaluation, but for names that MLflow refuses; the first failure is printed on stderr.
 
@@ -54,13 +58,14 @@ class MLflowLog:
         folder: the run folder.
         options: the configuration, nested.
         run_name: the name of the run in MLflow.
+        steps: those of the newest evaluation in the resume point.
 
     Raises:
         ConfigError: MLflow is not installed, its store cannot be used, or the store lacks the
             folder's run.
     """
 
-    def __init__(self, folder: Path, options: dict[str, object], run_name: str):
+    def __init__(self, folder: Path, options: dict[str, object], run_name: str, steps: int = 0):
         self._folder = folder
         self._summary_before = _get_modified_time(folder / SUMMARY_NAME)
         self._pending: list = []  # metrics that MLflow did not accept yet
@@ -69,6 +74,19 @@ class MLflowLog:
         with _raise_config_errors():
             self._run_id = _start_run(self._client, folder / ID_NAME, run_name)
             self._log_options({name: str(value) for name, value in flatten_options(options)})
+            self._later = self._find_later_points(steps)
+
+    def _find_later_points(self, steps: int) -> dict[int, dict[str, float]]:
+        """Return the metrics of evaluations after `steps` that MLflow has, by their steps."""
+        found: dict[int, dict[str, float]] = {}
+        names = self._client.get_run(self._run_id).data.metrics
+        for name in sorted(names, key=lambda name: name != "gradient_steps"):  # all have these
+            for point in self._client.get_metric_history(self._run_id, name):
+                if point.step > steps:
+                    found.setdefault(point.step, {})[name] = point.value
+            if not found:
+                break
+        return found
 
     def _log_options(self, options: dict[str, str]) -> None:
         from mlflow.entities import Param
@@ -82,14 +100,21 @@ class MLflowLog:
                 self._client.set_tag(self._run_id, tag, options[name])
 
     def log(self, metrics: dict[str, float]) -> None:
-        """Send every finite metric."""
+        """Send every finite metric, unless MLflow has this evaluation already."""
         from mlflow.entities import Metric
 
         milliseconds = int(1000 * time.time())
         step = get_steps(metrics)
-        for name, value in metrics.items():
-            if name != "env_steps" and math.isfinite(value):
-                self._pending.append(Metric(name, float(value), milliseconds, step))
+        finite = {
+            name: float(value)
+            for name, value in metrics.items()
+            if name != "env_steps" and math.isfinite(value)
+        }
+        known = self._later.get(step, {})
+        if not known or any(known.get(name) != finite[name] for name in finite.keys() - _CLOCKS):
+            self._pending += [
+                Metric(name, value, milliseconds, step) for name, value in finite.items()
+            ]
         with self._warn_on_failure(), _try_once():
             self._send()
 

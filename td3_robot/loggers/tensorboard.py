@@ -3,6 +3,7 @@
 import errno
 import functools
 import os
+import re
 import struct
 import time
 from pathlib import Path
@@ -23,8 +24,10 @@ class TensorBoardLog:
     def __init__(self, folder: Path, steps: int = 0):
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog  # pyright: ignore[reportAttributeAccessIssue]
 
-        name = f"events.out.tfevents.{time.time_ns() / 1e9:.6f}.{os.getpid()}"
-        self._path = folder / "tensorboard" / name
+        place = folder / "tensorboard"
+        # TensorBoard reads files by their names: after earlier ones, though the clock was set back
+        began = max(time.time(), _find_latest(place) + 1e-3)
+        self._path = place / f"events.out.tfevents.{began:.6f}.{os.getpid()}"
         # events that are not written yet
         self._pending = [Event(wall_time=time.time(), file_version="brain.Event:2")]
         if self._path.parent.is_dir():  # of earlier sessions
@@ -58,6 +61,15 @@ class TensorBoardLog:
 
     def close(self) -> None:
         """Do nothing: no file stays open."""
+
+
+def _find_latest(folder: Path) -> float:
+    """Return the latest time in the names of event files; 0 without any."""
+    names = (path.name for path in folder.glob("events.out.tfevents.*"))
+    found = (
+        re.match(r"events\.out\.tfevents\.([0-9]{1,10}(\.[0-9]{6})?)\.", name) for name in names
+    )
+    return max((float(match[1]) for match in found if match), default=0.0)
 
 
 def make_record(data: bytes) -> bytes:

@@ -2,12 +2,14 @@
 supervise it.
 """
 
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from td3_robot.checkpoint import lock_run, run_name
+from td3_robot.checkpoint import RUNS, lock_run, run_name
 from td3_robot.checkpoint.resume_point import LAST
+from td3_robot.errors import ConfigError
 
 
 def build_resume_command(run: Path, words: Sequence[str], begin: Sequence[str]) -> list[str]:
@@ -21,14 +23,30 @@ def build_resume_command(run: Path, words: Sequence[str], begin: Sequence[str]) 
         begin: of the first, after them.
 
     Raises:
-        ConfigError: another process has the run.
+        ConfigError: another process has the run, or it is to begin in another place than `RUNS`.
     """
     if (run / LAST).is_dir():
         return [*words, f"--resume={run}"]
+    require_place(run)
     if run.is_dir():
         with lock_run(run):
             shutil.rmtree(run)
     return [*words, *begin, f"--run={run_name(run)}"]
+
+
+def require_place(run: Path) -> None:
+    """Check that a run of a folder of runs can begin where it is, unless it can be resumed.
+
+    Raises:
+        ConfigError: the folder was moved out of `RUNS`.
+    """
+    folder = run.parent
+    place = RUNS / folder.name
+    if not (run / LAST).is_dir() and os.path.abspath(folder) != os.path.abspath(place):
+        raise ConfigError(
+            f"{run.name} of {str(folder)!r} has nothing to resume, and a run begins in {RUNS} "
+            f"alone: move the folder to {str(place)!r}"
+        )
 
 
 def replace_run(run: Path, other: Path, ignored: str) -> None:

@@ -17,6 +17,7 @@ from td3_robot.errors import ConfigError, missing_package
 from td3_robot.loggers.base import Trackers
 from td3_robot.sweep.multi_seed import count_cores
 from td3_robot.sweep.parallel_coordinates import plot_settings
+from td3_robot.sweep.relaunch import require_place
 from td3_robot.sweep.results import (
     BEST,
     align_rows,
@@ -35,7 +36,7 @@ from td3_robot.sweep.search_space import (
     read_search_space,
 )
 from td3_robot.sweep.status_table import TrialTable
-from td3_robot.sweep.trial_process import STOP
+from td3_robot.sweep.trial_process import STOP, get_end_mark
 from td3_robot.utils.console import STOPPED, get_command_line, say
 from td3_robot.utils.output import UNWRITTEN
 from td3_robot.utils.signals import stop_on_signal
@@ -94,6 +95,9 @@ def resume_sweep(name: str, parse: Parse, script: Path) -> int:
     if folder is None:
         raise ConfigError(f"there is no sweep {name!r}: {RUNS / name / PLAN} does not exist")
     space, total = _check_space(read_search_space(folder / PLAN), parse)
+    for run in (folder / trial.name for trial in space.make_trials()):
+        if not get_end_mark(run).exists():
+            require_place(run)
     require_ray()
     with lock_run(folder), _start_ray(space.config.resources):
         (folder / STOP).unlink(missing_ok=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from td3_robot import TD3
-from td3_robot.checkpoint import claim_run, find, lock_run, make_next_run
+from td3_robot.checkpoint import claim_run, find, lock_new_run, lock_run, make_next_run
 from td3_robot.checkpoint.resume_point import read_resume_point
 from td3_robot.checkpoint.run_folders import RUNS
 from td3_robot.errors import CheckpointError, ConfigError
@@ -185,11 +185,36 @@ def test_a_folder_that_cannot_be_held_is_one_line(tmp_path):
         lock_run(tmp_path / "gone").__enter__()
 
 
+def test_a_new_run_that_finds_a_full_disk_leaves_no_folder(tmp_path):
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    folder = claim_run(tmp_path, "mine")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))  # no file may have a byte
+    try:
+        with pytest.raises(CheckpointError, match="^cannot write in "), lock_new_run(folder):
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not folder.exists() and claim_run(tmp_path, "mine") == folder
+
+
 def test_what_to_do_without_a_resume_point_names_the_run_as_start_from_finds_it(
     tmp_path, monkeypatch
 ):
     """That of a seed, too, whose folder's own name is no run's."""
     monkeypatch.chdir(tmp_path)
     (RUNS / "three" / "seed0").mkdir(parents=True)
+    (RUNS / "three" / "seed0" / "actor").touch()
     with pytest.raises(CheckpointError, match="no resume point .*: --start_from three/seed0$"):
         read_resume_point(RUNS / "three" / "seed0")
+
+
+def test_a_run_that_ended_before_its_first_checkpoint_has_no_policy_to_start_from(
+    tmp_path, monkeypatch
+):
+    """As one whose disk was full by then."""
+    monkeypatch.chdir(tmp_path)
+    (RUNS / "mine").mkdir(parents=True)
+    (RUNS / "mine" / "config.yaml").touch()
+    with pytest.raises(CheckpointError, match="nothing to resume; remove 'checkpoints/mine' and"):
+        read_resume_point(RUNS / "mine")

@@ -190,6 +190,20 @@ def test_a_resumed_run_goes_on_in_its_mlflow_run(folder):
     assert not [name for name in run_of(folder).data.tags if name.startswith("resumed.")]
 
 
+def test_an_evaluation_that_a_killed_run_repeats_is_one_point(folder):
+    """It was killed after 3000 steps, and its resume point is of 1000."""
+    first = MLflowLog(folder, OPTIONS, "run7")
+    for steps in (1000, 2000, 3000):
+        first.log({"env_steps": steps, "gradient_steps": steps, "Q1": steps / 3, "wall_s": 7.0})
+    second = MLflowLog(folder, OPTIONS, "run7", steps=1000)
+    second.log({"env_steps": 2000, "gradient_steps": 2000, "Q1": 2000 / 3, "wall_s": 8.0})
+    second.log({"env_steps": 3000, "gradient_steps": 3000, "Q1": -1.0, "wall_s": 9.0})
+    second.log({"env_steps": 4000, "gradient_steps": 4000, "Q1": 4.0, "wall_s": 9.5})
+    found = [(1000, 1000 / 3), (2000, 2000 / 3), (3000, 1000.0), (3000, -1.0), (4000, 4.0)]
+    assert history(folder, "Q1") == found  # the third one differs: both are to be seen
+    assert [steps for steps, _ in history(folder, "wall_s")] == [steps for steps, _ in found]
+
+
 def test_what_a_resumed_run_changes_is_a_tag(folder):
     for seed, gamma in ((3, 0.98), (3, 0.9), (3, 0.98)):
         MLflowLog(folder, OPTIONS | {"seed": seed, "td3": {"gamma": gamma}, "new": 1}, "run7")

@@ -4,6 +4,7 @@ import contextlib
 import io
 import math
 import os
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -203,11 +204,16 @@ def test_tensorboard_shows_an_offline_run_over_gradient_steps(tmp_path):
     assert scalars(tmp_path)["episode_return"] == [(100, -1.5), (200, -1.5)]
 
 
-def test_tensorboard_shows_a_resumed_run_as_one(tmp_path):
+@pytest.mark.parametrize("later", [100.0, 0.0, -86_400.0])
+def test_tensorboard_shows_a_resumed_run_as_one(tmp_path, monkeypatch, later):
+    """Whatever the clock is set to meanwhile [s]."""
     first = TensorBoardLog(tmp_path)
     for env_steps in (1000, 2000, 3000):
         first.log(metrics(env_steps))
     first.close()
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + later)
+    monkeypatch.setattr(time, "time_ns", lambda: round(1e9 * (now + later)))
     second = TensorBoardLog(tmp_path, steps=2000)
     second.log(metrics(3000, success_rate=0.5))
     second.close()

@@ -233,6 +233,24 @@ def test_ctrl_c_stops_all_and_resume_goes_on(run, monkeypatch):
     )
 
 
+@pytest.mark.parametrize("place", ["checkpoints/july/two", "../my söeds/two"])
+def test_seeds_that_were_moved_begin_no_run_elsewhere(run, monkeypatch, place):
+    """Nor are the others resumed, until the folder is back."""
+    monkeypatch.setenv("SECOND", "fails")
+    run("--seeds 0 1 --run two")
+    Path("checkpoints/two/seed0/last").mkdir()
+    Path(place).parent.mkdir(exist_ok=True)
+    Path("checkpoints/two").rename(place)
+    name = place.removeprefix("checkpoints/")
+    moved = parse_train(["--resume", name])
+    with pytest.raises(ConfigError, match="^seed1 of .*: move the folder to 'checkpoints/two'$"):
+        train_seeds(Path("script.py"), ["--resume", name], moved)
+    Path(place).rename("checkpoints/two")
+    monkeypatch.delenv("SECOND")
+    assert run(f"--resume ../{Path.cwd().name}/checkpoints/two")[0] == 0
+    assert Path("checkpoints/two/seed1/summary.json").exists()
+
+
 def test_a_resumed_run_keeps_its_seeds(run):
     run("--seeds 0 1 --run two")
     with pytest.raises(ConfigError, match=r"seeds of run 'two' is \(0, 1\) and stays so"):
