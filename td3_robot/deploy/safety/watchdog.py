@@ -8,7 +8,7 @@ jump (`time.monotonic`).
 import numpy as np
 
 from td3_robot.deploy.errors import DeployError
-from td3_robot.deploy.numbers import read_number
+from td3_robot.deploy.numbers import UNREADABLE, read_number
 from td3_robot.deploy.safety.safety_filter import SafetyFilter
 
 # times its velocity limit that a joint may seem to move, since positions are measured and times are
@@ -141,7 +141,7 @@ class Watchdog:
         """Return whether a value has a finite number for each joint."""
         try:
             numbers = np.asarray(value, float)
-        except (TypeError, ValueError):
+        except UNREADABLE:
             return False
         return numbers.shape == self._fastest.shape and bool(np.isfinite(numbers).all())
 
