@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from td3_robot.deploy.errors import DeployError
-from td3_robot.deploy.numbers import read_number
+from td3_robot.deploy.numbers import UNREADABLE, read_number
 
 FELT = ("wrench", "joint_torque")  # what an arm may feel, inputs of policies
 
@@ -108,5 +108,5 @@ def read_state(arm: Arm) -> Reading | None:
     )
     try:
         return reading._replace(**{name: np.asarray(x, float) for name, x in measured.items()})
-    except (TypeError, ValueError):
+    except UNREADABLE:
         raise DeployError(f"the arm reports what are no numbers: {measured}") from None

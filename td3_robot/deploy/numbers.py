@@ -5,6 +5,8 @@ import numpy as np
 from td3_robot.deploy.errors import DeployError
 
 _LARGEST = 3e38  # of the numbers that a graph of float32 takes
+# What numpy raises of what holds no numbers, of tensors that need gradients, and of huge integers.
+UNREADABLE = (TypeError, ValueError, RuntimeError, OverflowError)
 
 
 def read_number(name: str, value: object) -> float:
@@ -15,7 +17,7 @@ def read_number(name: str, value: object) -> float:
     """
     try:
         number = np.asarray(None if isinstance(value, list | tuple) else value)
-    except (TypeError, ValueError, RuntimeError):  # as of tensors that need gradients
+    except UNREADABLE:
         number = np.empty(0)
     if number.size != 1 or number.dtype.kind not in "iuf":
         raise DeployError(f"{name} must be a number, got {value!r}")
@@ -30,7 +32,7 @@ def read_numbers(name: str, value: object, shape: tuple[int, ...]) -> np.ndarray
     """
     try:
         numbers = np.atleast_1d(np.asarray(value, float))
-    except (TypeError, ValueError):
+    except UNREADABLE:
         numbers = None
     if numbers is None or numbers.shape != shape or not (np.abs(numbers) < _LARGEST).all():
         size = " x ".join(map(str, shape))

@@ -101,8 +101,10 @@ def add_capsules(
             shape = {"type": mjtGeom.mjGEOM_MESH, "meshname": geom}
         touch = get_contact_values(contacts, contacts.arm_friction)
         body.add_geom(**touch, **shape, name=geom, contype=0, conaffinity=affinity)
+    touch = get_contact_values(contacts, contacts.arm_friction)
+    sliding, torsion, rolling = touch["friction"]
+    touch["friction"] = [sliding, sliding, torsion, rolling, rolling]  # as MuJoCo has it of pairs
     for first, second in zip(model.first.tolist(), model.second.tolist()):
-        touch = {"solref": contacts.solref, "solimp": contacts.solimp, "condim": 3}
         spec.add_pair(geomname1=f"capsule{first}", geomname2=f"capsule{second}", **touch)
 
 

@@ -128,6 +128,7 @@ class VariedModels:
         model.actuator_biasprm[:, 2] = plain.actuator_biasprm[:, 2] * drawn["damping"]
         model.dof_damping[physics.qd] = plain.dof_damping[physics.qd] * drawn["joint_damping"]
         model.geom_friction[:, 0] = plain.geom_friction[:, 0] * drawn["friction"]
+        model.pair_friction[:, :2] = plain.pair_friction[:, :2] * drawn["friction"]
         mass = plain.body_mass[physics.hand] + drawn["payload"]
         model.body_mass[physics.hand] = mass
         # compensates what it knows of, which is all where nothing weighs anything

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from td3_robot.deploy.errors import DeployError
-from td3_robot.deploy.numbers import read_number
+from td3_robot.deploy.numbers import UNREADABLE, read_number
 
 RAMP = 0.02  # [s] in which an arm without a published jerk limit may build up its acceleration
 TURN = 2.0 * np.pi  # [rad]
@@ -118,7 +118,7 @@ class Limits:
 def _read_limit(name: str, value: object) -> np.ndarray:
     try:
         return np.asarray(value, float)
-    except (TypeError, ValueError):
+    except UNREADABLE:
         raise DeployError(f"{name} limits must be numbers, got {value!r}") from None
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from td3_robot.deploy.errors import DeployError
+from td3_robot.deploy.numbers import UNREADABLE
 from td3_robot.deploy.robot.json_file import read_json
 
 KINDS = {"spheres": 4, "boxes": 10, "walls": 4}  # of obstacles, and how many numbers each has
@@ -128,7 +129,7 @@ def _read_rows(name: str, given, size: int, count: int | None = None) -> np.ndar
     expected = f"{name} must be finite with shape ({'count' if count is None else count}, {size})"
     try:
         value = np.asarray(given, float)
-    except (TypeError, ValueError):
+    except UNREADABLE:
         raise DeployError(f"{expected}, got {given}") from None
     value = value if value.size else value.reshape(0, size)
     fits = value.ndim == 2 and value.shape[1] == size and count in (None, len(value))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from td3_robot.deploy.errors import DeployError
-from td3_robot.deploy.numbers import read_number, read_numbers
+from td3_robot.deploy.numbers import UNREADABLE, read_number, read_numbers
 from td3_robot.deploy.robot.description import Robot
 from td3_robot.deploy.robot.obstacles import Obstacles
 from td3_robot.deploy.safety.joint_limiter import (
@@ -194,7 +194,7 @@ class SafetyFilter:
         plans = self._get_state()
         try:
             command = np.asarray(command, float)
-        except (TypeError, ValueError):
+        except UNREADABLE:
             raise DeployError(
                 f"a command must be {self.limits.n} numbers, got {command!r}"
             ) from None

@@ -8,7 +8,7 @@ jump (`time.monotonic`).
 import numpy as np
 
 from td3_robot.deploy.errors import DeployError
-from td3_robot.deploy.numbers import read_number
+from td3_robot.deploy.numbers import UNREADABLE, read_number
 from td3_robot.deploy.safety.safety_filter import SafetyFilter
 
 # times its velocity limit that a joint may seem to move, since positions are measured and times are
@@ -81,11 +81,16 @@ class Watchdog:
 
         Endless joints may be reported in any turn, see `count_turns`.
         """
-        if why := self._find_fault(q, qd, stamp):
+        time = _read_time(stamp)
+        if np.isnan(time):
+            return self.trip(
+                f"the arm reports a state whose time is no finite number, but {stamp!r}"
+            )
+        if why := self._find_fault(q, qd, time):
             return self.trip(why)
-        if stamp > self._seen:
+        if time > self._seen:
             self._q = self.count_turns(q)
-            self._seen = stamp
+            self._seen = time
 
     @property
     def measured(self) -> np.ndarray:
@@ -102,12 +107,10 @@ class Watchdog:
         near = self.safe.state.q if self._q is None else self._q
         return self.safe.robot.limits.count_turns(np.array(q, float), near)
 
-    def _find_fault(self, q: np.ndarray, qd: np.ndarray, stamp: float) -> str:
+    def _find_fault(self, q: np.ndarray, qd: np.ndarray, time: float) -> str:
         """Return what cannot be true of a state, or an empty string."""
         limits = self.safe.robot.limits
         state = self.safe.state
-        if not _is_finite(stamp):
-            return f"the arm reports a state whose time is no finite number, but {stamp!r}"
         for name, value in (("position", q), ("velocity", qd)):
             if not self._is_numeric(value):
                 return f"the arm reports a {name} that is no number for each of {limits.n} joints"
@@ -123,7 +126,7 @@ class Watchdog:
                 )
         if self._q is not None:
             most = FASTER * self._fastest
-            passed = np.abs(q - self._q) - most * abs(stamp - self._seen) - RESOLUTION
+            passed = np.abs(q - self._q) - most * abs(time - self._seen) - RESOLUTION
             for beyond in (passed, np.abs(qd) - most - RESOLUTION):
                 if (beyond > 0).any():
                     joint = int(beyond.argmax()) + 1
@@ -138,7 +141,7 @@ class Watchdog:
         """Return whether a value has a finite number for each joint."""
         try:
             numbers = np.asarray(value, float)
-        except (TypeError, ValueError):
+        except UNREADABLE:
             return False
         return numbers.shape == self._fastest.shape and bool(np.isfinite(numbers).all())
 
@@ -148,22 +151,24 @@ class Watchdog:
             return self.trip(
                 f"the policy's command is no number for each of {len(self._fastest)} joints"
             )
-        if not _is_finite(stamp):
+        time = _read_time(stamp)
+        if np.isnan(time):
             return self.trip(
                 f"the policy's command is of a time that is no finite number, but {stamp!r}"
             )
-        if stamp >= self._commanded:
+        if time >= self._commanded:
             self._command = np.array(qd, float)
-            self._commanded = stamp
+            self._commanded = time
 
     def __call__(self, now: float) -> np.ndarray:
         """Return the velocities to send (n,) [rad/s or m/s]; once tripped, those of a stop."""
-        if not _is_finite(now):  # no age would ever be too great
+        time = _read_time(now)
+        if np.isnan(time):  # no age would ever be too great
             self.trip(f"the time is no finite number, but {now}")
             return self.safe.brake()
         for who, what, age, most in (
-            ("the arm", "state", now - self._seen, self.state_age),
-            ("the policy", "command", now - self._commanded, self.command_age),
+            ("the arm", "state", time - self._seen, self.state_age),
+            ("the policy", "command", time - self._commanded, self.command_age),
         ):
             if age > most:
                 self.trip(f"{who} has sent no {what} for more than {most * 1e3:.0f} ms")
@@ -173,8 +178,8 @@ class Watchdog:
                     "its clock is another one, or this computer was held up"
                 )
         # a state or command whose time is still to come would pass for new for as long
-        self._seen = min(self._seen, now)
-        self._commanded = min(self._commanded, now)
+        self._seen = min(self._seen, time)
+        self._commanded = min(self._commanded, time)
         return (
             self.safe.brake() if self.reason or self._command is None else self.safe(self._command)
         )
@@ -185,12 +190,13 @@ class Watchdog:
         return not self.safe.state.v.any()
 
 
-def _is_finite(time: object) -> bool:
-    """Return whether a time is a finite number."""
+def _read_time(time: object) -> float:
+    """Return a time as a plain number [s], which words can hold; NaN for one that is not finite."""
     try:
-        return bool(np.isfinite(read_number("time", time)))
+        number = read_number("time", time)
     except DeployError:
-        return False
+        return np.nan
+    return number if np.isfinite(number) else np.nan
 
 
 def _read_positive(name: str, value: object) -> float:

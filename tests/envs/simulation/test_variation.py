@@ -164,6 +164,28 @@ def test_a_cube_slides_as_far_as_its_friction_lets_it(panda_lab, factor):
     assert slid == pytest.approx(speed**2 / (2 * 0.6 * factor * G), rel=0.03)
 
 
+def test_friction_is_of_all_that_touches_links_of_the_arm_among_them(panda_lab):
+    """Of two that touch, the greater friction counts, times the factor of the episode."""
+    factor = Variation(friction=(0.5, 0.5))
+    drawn = factor.draw(1, torch.Generator()).double().numpy()
+    engine = MujocoEngine(panda_lab.robot, panda_lab.model.dt, 0.04, variation=factor)
+    models = not_none(engine._varied).prepare_worlds(drawn, np.empty((1, 0))).models
+    data = [mujoco.MjData(each) for each in (engine.physics.model, models[0])]
+    random = np.random.default_rng(0)
+    kinds = set()  # whether both are links
+    for qpos in random.uniform(*panda_lab.robot.qlim, (100, panda_lab.robot.n)):
+        for its in data:
+            its.qpos[engine.physics.q] = qpos
+            mujoco.mj_forward(its.model, its)
+        for contact, varied in zip(*(its.contact for its in data), strict=True):
+            greater = models[0].geom_friction[contact.geom, 0].max()
+            np.testing.assert_allclose(varied.friction[:2], greater)
+            np.testing.assert_allclose(contact.friction[:2], greater / 0.5)
+            names = [models[0].geom(each).name for each in contact.geom]
+            kinds.add(all(name.startswith("capsule") for name in names))
+    assert kinds == {False, True}
+
+
 @pytest.fixture(scope="module")
 def env():
     return make(

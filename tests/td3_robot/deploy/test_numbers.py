@@ -2,8 +2,16 @@
 
 import numpy as np
 import pytest
+import torch
 
-from td3_robot.deploy import DeployError, LatencyCompensator, Robot
+from td3_robot.deploy import (
+    DeployError,
+    LatencyCompensator,
+    Obstacles,
+    Robot,
+    SafetyFilter,
+    Watchdog,
+)
 
 PANDA = Robot.load("panda")
 
@@ -42,3 +50,28 @@ def test_a_state_may_be_lists_and_is_refused_where_it_is_none():
     for place in (np.zeros(6), np.full(7, np.nan), None, "home"):
         with pytest.raises(DeployError, match="^q must be 7 finite numbers"):
             compensator(place, np.zeros(7), 0.04, 0.1)
+
+
+@pytest.mark.parametrize("values", [torch.zeros(7, requires_grad=True), [10**400] * 7])
+def test_what_numpy_cannot_read_is_refused_as_what_holds_no_numbers(values):
+    """An actor's output that still needs gradients is one; in a motion the watchdog brakes."""
+    compensator = LatencyCompensator(PANDA, 0.1, 20.0)
+    safe = SafetyFilter(PANDA)
+    safe.reset(PANDA.home)
+    for call in (
+        lambda: safe(values),
+        lambda: safe.reset(values),
+        lambda: compensator.record_command(values, 0.0),
+        lambda: compensator(values, np.zeros(7), 0.04, 0.0),
+        lambda: Obstacles(spheres=values),
+    ):
+        with pytest.raises(DeployError, match=" must be "):
+            call()
+    for give, reason in (
+        (lambda watch: watch.command(values, 0.0), "the policy's command is no number"),
+        (lambda watch: watch.see(PANDA.home, values, 0.0), "the arm reports a velocity"),
+    ):
+        watch = Watchdog(SafetyFilter(PANDA))
+        watch.reset(PANDA.home, 0.0)
+        give(watch)
+        assert watch.reason.startswith(reason)

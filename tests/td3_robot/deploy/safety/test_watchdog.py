@@ -159,6 +159,19 @@ def test_a_time_that_is_no_number_stops_the_arm_whosever_it_is(time):
         assert not qd.any()
 
 
+@pytest.mark.parametrize("form", [float, np.array, lambda time: np.array([time]), torch.tensor])
+def test_times_of_any_form_are_compared_and_told_as_numbers(form):
+    """A state of ten seconds later than now is told as such, whatever its time came in."""
+    arm = moving()
+    arm.watch.see(arm.q, arm.qd, form(arm.now))
+    arm.watch.command(SPEED, form(arm.now))
+    arm.watch(form(arm.now))
+    assert arm.watch.reason == ""
+    arm.watch.see(arm.q, arm.qd, form(arm.now + 10.0))
+    assert (np.abs(arm.watch(form(arm.now)) - arm.qd) <= 1e-3 * PANDA.limits.acceleration).all()
+    assert arm.watch.reason.startswith("the arm has sent a state whose time is 10 s later than now")
+
+
 @pytest.mark.parametrize("name", ["state_age", "command_age", "following"])
 def test_an_option_that_is_no_number_is_refused_by_its_name(name):
     safe = SafetyFilter(PANDA)
