@@ -295,7 +295,7 @@ def test_ctrl_c_does_not_save_a_run_that_diverged(tmp_path, train, point_env):
 
 
 def test_there_must_be_something_to_resume(tmp_path, train):
-    with pytest.raises(CheckpointError, match="last"):
+    with pytest.raises(CheckpointError, match="nothing to resume"):
         train(tmp_path).resume()
     train(tmp_path).agent.save(tmp_path / LAST)  # a policy, but not where the training stood
     with pytest.raises(CheckpointError, match="trainer_state"):
